@@ -1,0 +1,1 @@
+"""Canary upgrades of vLLM on Kubernetes."""

@@ -1,0 +1,1 @@
+"""The VLLMUpgrade API: models, schema, CRD."""

@@ -1,0 +1,1 @@
+"""Counters in, evidence and verdict out."""

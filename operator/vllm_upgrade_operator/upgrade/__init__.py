@@ -1,0 +1,1 @@
+"""The state machine: observation, status and time in, decision out."""
