@@ -1,0 +1,167 @@
+"""What was seen of the cluster in one look: the only input of a decision besides status and time.
+
+Everything here is a value. `cluster/gather.py` fills it; nothing here calls anything. Times are
+seconds since the Unix epoch. What could not be read is an `Unknown`-like value (None, or the text
+of the failure), never a zero and never "as before".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
+    from vllm_upgrade_operator.judge.counters import Delta
+    from vllm_upgrade_operator.vllm.runner import RunnerEvidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod of the target or of the canary."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    created_at: float
+    template_hash: str
+    """Label `pod-template-hash`: which ReplicaSet the pod belongs to."""
+    terminating: bool
+    scheduled_at: float | None
+    """When PodScheduled became true; None while the pod has no node."""
+    unschedulable: str | None
+    """The scheduler's message while PodScheduled is false with reason Unschedulable."""
+    ready_at: float | None
+    """When Ready became true; None while it is not."""
+    started_at: float | None
+    """When the present vLLM container process started."""
+    restarts: int
+    """restartCount of the vLLM container."""
+    waiting_reason: str | None
+    """Why the vLLM container waits, such as `ImagePullBackOff` or `CrashLoopBackOff`."""
+    waiting_message: str | None
+    exit_code: int | None
+    """Exit code of the vLLM container's last end, of this or the previous process."""
+    exit_reason: str | None
+    """Reason of that end, such as `Error` or `OOMKilled`."""
+    digest: str | None
+    """The image digest that really runs: the part of imageID after `@`, or all of it."""
+    startup_seconds: float
+    """The pod's own start-up budget: what its probes allow before they would kill it; 0 if none."""
+    version: str | None = None
+    """What `GET /version` answered; None where it has not (yet)."""
+    runner: RunnerEvidence | None = None
+    """What the pod's log says; None before the log could be read."""
+    startup_phase: str | None = None
+    """How far a pod that is not ready has come, such as `loading weights`."""
+    delta: Delta | None = None
+    """Counters since the last look; None in the first look at a process, or if the scrape failed."""
+    offered: float | None = None
+    """Requests on the generation handlers since the process started."""
+    in_flight: float | None = None
+    """Running plus waiting requests; None where it could not be read."""
+    scrape_error: str | None = None
+    """Why `/metrics` could not be read; None where it was, or where it was not due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The Deployment that is upgraded."""
+
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    observed_generation: int
+    replicas: int
+    """spec.replicas."""
+    total: int
+    """status.replicas, of all revisions."""
+    updated: int
+    ready: int
+    available: int
+    template: Mapping[str, Any]
+    match_labels: Mapping[str, str]
+    strategy: str
+    """spec.strategy.type: RollingUpdate or Recreate."""
+    managed_fields: tuple[Mapping[str, Any], ...]
+    last_writer: str
+    """Manager, and time, of the newest write to spec in managedFields: for messages."""
+    pods: tuple[Pod, ...]
+    template_hash: str | None
+    """pod-template-hash of the ReplicaSet of the present template; None until it exists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """The canary Deployment."""
+
+    uid: str
+    replicas: int
+    pods: tuple[Pod, ...]
+    attempt: str
+    """The attempt that it was made for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownGood:
+    """The stored known-good configuration (ControllerRevision `<upgrade>-known-good`)."""
+
+    name: str
+    target_uid: str
+    template: Mapping[str, Any]
+    template_hash: str
+    replicas: int
+    digests: tuple[str, ...]
+    version: str | None
+    managed_fields: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """The stored template to upgrade to (ControllerRevision `<upgrade>-candidate`)."""
+
+    attempt: str
+    template: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why something cannot be computed or was refused, for a person."""
+
+    reason: str
+    """PascalCase, for a condition."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One look at everything that a decision needs."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    annotations: Mapping[str, str]
+    deleting: bool
+    spec: VLLMUpgradeSpec
+    spec_hash: str
+    """Hash of what is tried: `candidate`, `container`, `runner`."""
+    target: Target | None
+    canary: Canary | None
+    known_good: KnownGood | None
+    candidate: Candidate | None
+    proposed: Mapping[str, Any] | Refusal | None = None
+    """The template that the API server made of the target's and the spec's change.
+
+    Only computed where `Needs.proposal` asked for it.
+    """
+    traffic_keys: frozenset[str] = field(default_factory=frozenset)
+    """Label keys by which Services and the target select; what a canary pod must not carry."""
+    conflict: str | None = None
+    """Name of an older, unfinished upgrade of the same target."""
+    looked: bool = False
+    """Whether pods were scraped this time."""
