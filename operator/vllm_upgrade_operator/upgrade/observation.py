@@ -36,6 +36,8 @@ class Pod:
     """The scheduler's message while PodScheduled is false with reason Unschedulable."""
     ready_at: float | None
     """When Ready became true; None while it is not."""
+    unready_since: float | None
+    """When Ready became false; None while it is true, or before the kubelet has said anything."""
     started_at: float | None
     """When the present vLLM container process started."""
     restarts: int
@@ -97,13 +99,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """The canary Deployment."""
+    """The canary Deployment, or what is left of it: it is only gone when its pods are."""
 
-    uid: str
     replicas: int
     pods: tuple[Pod, ...]
     attempt: str
     """The attempt that it was made for."""
+    deleting: bool
+    """The Deployment is deleted (gone or going) and only its pods remain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

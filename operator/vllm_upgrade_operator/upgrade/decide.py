@@ -1,0 +1,254 @@
+"""The decision: one observation, the status and the time in; actions, status and Events out.
+
+The order of what is asked is the order of what matters: is the object going away; was something
+else asked for; did the target change under us; is there harm; and only then, how does the phase
+go on. Harm therefore acts in every phase, also while a person is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_upgrade_operator.api.v1alpha1 import Attempt, Phase, Progress
+from vllm_upgrade_operator.upgrade import conditions, judging
+from vllm_upgrade_operator.upgrade.decision import Decision, Needs
+from vllm_upgrade_operator.upgrade.flow import Turn, enter, halt, roll_back
+from vllm_upgrade_operator.upgrade.health import failure
+from vllm_upgrade_operator.upgrade.labels import label_actions
+from vllm_upgrade_operator.upgrade.phases import begin, canary, promote, rollback, stopped
+from vllm_upgrade_operator.upgrade.report import report
+from vllm_upgrade_operator.upgrade.times import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec, VLLMUpgradeStatus
+    from vllm_upgrade_operator.upgrade.observation import Observation, Pod
+
+    PhaseFunction = Callable[[Observation, VLLMUpgradeStatus, float], Turn]
+
+_PHASES: dict[Phase, PhaseFunction] = {
+    Phase.PENDING: begin.pending,
+    Phase.PREFLIGHT: begin.preflight,
+    Phase.STARTING: canary.starting,
+    Phase.VERIFYING: canary.verifying,
+    Phase.CANARY: canary.canary,
+    Phase.PROMOTING: promote.promoting,
+    Phase.BAKING: promote.baking,
+    Phase.ROLLING_BACK: rollback.rolling_back,
+    Phase.HALTED: stopped.halted,
+    Phase.SUCCEEDED: stopped.ended,
+    Phase.ROLLED_BACK: stopped.ended,
+    Phase.BLOCKED: stopped.ended,
+}
+
+ENDED = frozenset({Phase.SUCCEEDED, Phase.ROLLED_BACK, Phase.BLOCKED})
+_NOTHING_STARTED = frozenset({Phase.PENDING, Phase.PREFLIGHT})
+_UNDER_WAY = frozenset(
+    {Phase.STARTING, Phase.VERIFYING, Phase.CANARY, Phase.PROMOTING, Phase.BAKING, Phase.HALTED}
+)
+
+_GIVEN_UP = frozenset({"ForeignChange", "KnownGoodMoved", "RollbackStuck"})
+
+# What was just done shows in the next observation; events usually come sooner.
+_AFTER_ACTION_SECONDS = 0.3
+
+# A wait for pods is woken by the pods; this is only for what no event tells, such as a log line.
+_POLL_SECONDS = 5.0
+
+
+def needs(spec: VLLMUpgradeSpec, status: VLLMUpgradeStatus, now: float) -> Needs:
+    """Say what the next observation has to contain beyond the objects."""
+    return Needs(
+        look=judging.look_is_due(spec, status, now),
+        proposal=status.phase == Phase.PREFLIGHT,
+    )
+
+
+def decide(o: Observation, status: VLLMUpgradeStatus, now: float) -> Decision:
+    """Decide what to do now. Pure: the same input gives the same decision."""
+    if _is_new_attempt(o, status) and not o.deleting:
+        return _finish(o, _begin(o, status, now), now)
+    status, judgement = judging.look(o, status, now)
+    harm = None if judgement is None else judging.harm(judgement)
+    turn = (
+        _deleted(o, status, now)
+        or _superseded(o, status, now)
+        or _unguarded(o, status, now)
+        or _harmed(o, status, harm, now)
+        or _PHASES[status.phase](o, status, now)
+    )
+    return _finish(o, turn, now)
+
+
+def _is_new_attempt(o: Observation, status: VLLMUpgradeStatus) -> bool:
+    """Whether what is asked for has not been tried, and nothing of another attempt is in the way."""
+    if status.attempt is None:
+        return True
+    if status.phase == Phase.BLOCKED:
+        return o.generation != status.observed_generation
+    changed = o.spec_hash != status.attempt.hash
+    return changed and (status.phase in ENDED or status.phase in _NOTHING_STARTED)
+
+
+def _begin(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
+    """Start clean: nothing of an earlier attempt counts, but its timeline stays readable."""
+    number = 1 if status.attempt is None else status.attempt.number + 1
+    attempt = Attempt(id=f"{o.spec_hash[:8]}-{number}", number=number, hash=o.spec_hash)
+    fresh = type(status)(
+        attempt=attempt,
+        timeline=status.timeline,
+        handled_actions=status.handled_actions,
+        progress=Progress(phase_since=rfc3339(now), ready_since=rfc3339(now)),
+    )
+    return enter(fresh, Phase.PENDING, "AttemptBegins", f"attempt {attempt.id}", now=now)
+
+
+def _out_of_our_hands(status: VLLMUpgradeStatus) -> bool:
+    """Whether a person has to put the target right: nothing of ours may touch it any more."""
+    return status.phase == Phase.HALTED and status.progress.halt_reason in _GIVEN_UP
+
+
+def _deleted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | None:
+    """A deleted upgrade that is under way is rolled back first."""
+    if not o.deleting or status.phase not in _UNDER_WAY:
+        return None
+    if _out_of_our_hands(status):
+        return None
+    return roll_back(status, "Aborted", "the VLLMUpgrade was deleted", now=now, type_="Normal")
+
+
+def _superseded(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | None:
+    if status.attempt is None or o.spec_hash == status.attempt.hash:
+        return None
+    if status.phase not in _UNDER_WAY or o.deleting:
+        return None
+    return roll_back(
+        status,
+        "Superseded",
+        "spec.candidate, spec.container or spec.runner changed: this attempt is rolled back, "
+        "then the new one begins",
+        now=now,
+        type_="Normal",
+    )
+
+
+def _unguarded(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | None:
+    """Find that what the attempt stands on is gone or was changed by somebody else."""
+    restoring = status.phase == Phase.ROLLING_BACK
+    if status.phase not in _UNDER_WAY and not restoring:
+        return None
+    if _out_of_our_hands(status):
+        return None
+    if o.target is None:
+        if restoring:
+            return None
+        return roll_back(
+            status,
+            "TargetGone",
+            f"Deployment {o.spec.target_ref.name} was deleted",
+            now=now,
+        )
+    known, candidate = o.known_good, o.candidate
+    if known is None or candidate is None:
+        if restoring and status.known_good is None:
+            return None
+        message = (
+            "the ControllerRevision with the "
+            + ("known-good configuration" if known is None else "candidate's template")
+            + " was deleted by somebody: nothing can be restored or promoted from it"
+        )
+        return _foreign(o, status, message, now)
+    allowed = [known.template]
+    if status.progress.promoted:
+        allowed.append(candidate.template)
+    if o.target.template not in allowed or known.target_uid != o.target.uid:
+        return _foreign(
+            o,
+            status,
+            f"the pod template of {o.target.name} was changed by {o.target.last_writer} "
+            "during the upgrade",
+            now,
+        )
+    return None
+
+
+def _foreign(o: Observation, status: VLLMUpgradeStatus, message: str, now: float) -> Turn:
+    status = conditions.put(
+        status,
+        conditions.FOREIGN_CHANGE,
+        True,
+        "ForeignChange",
+        message,
+        generation=o.generation,
+        now=now,
+    )
+    return halt(
+        status,
+        "ForeignChange",
+        f"{message}; the canary is withdrawn and the target left as it is. To try again, change "
+        "spec.candidate or make a new VLLMUpgrade",
+        now=now,
+    )
+
+
+def _harmed(
+    o: Observation, status: VLLMUpgradeStatus, found: tuple[str, str] | None, now: float
+) -> Turn | None:
+    """Act on harm in whatever phase: a failed pod, or a check."""
+    if status.phase not in _UNDER_WAY:
+        return None
+    if _out_of_our_hands(status):
+        return None
+    for pod in _candidate_pods(o, status):
+        reason = failure(pod)
+        if reason is not None:
+            return roll_back(status, "PodFailed", reason, now=now)
+    if found is not None:
+        return roll_back(status, found[0], found[1], now=now)
+    return None
+
+
+def _candidate_pods(o: Observation, status: VLLMUpgradeStatus) -> list[Pod]:
+    pods = [] if o.canary is None else list(o.canary.pods)
+    if status.progress.promoted and o.target is not None:
+        pods += [p for p in o.target.pods if judging.is_promoted(o, p)]
+    return pods
+
+
+def _finish(o: Observation, turn: Turn, now: float) -> Decision:
+    """Add what belongs to every decision: labels, counts, conditions, and when to come back."""
+    status = report(o, turn.status, now)
+    labels = () if status.phase in ENDED else label_actions(o, status)
+    released = o.deleting and _is_released(o, status)
+    return Decision(
+        status=status,
+        actions=(*turn.actions, *labels),
+        notices=turn.notices,
+        requeue_seconds=_requeue(o, turn, status, now),
+        released=released,
+    )
+
+
+def _is_released(o: Observation, status: VLLMUpgradeStatus) -> bool:
+    over = status.phase in ENDED or status.phase in _NOTHING_STARTED
+    given_up = status.phase == Phase.HALTED and o.canary is None
+    return (over or given_up) and o.canary is None and o.known_good is None
+
+
+def _requeue(
+    o: Observation, turn: Turn, status: VLLMUpgradeStatus, now: float
+) -> float | None:
+    if turn.moved:
+        return 0.0
+    if turn.actions:
+        return _AFTER_ACTION_SECONDS
+    if status.phase in ENDED:
+        return None
+    waits = [_POLL_SECONDS]
+    if turn.at is not None:
+        waits.append(max(0.05, turn.at - now + 0.01))
+    interval = judging.until_next_look(o.spec, status, now)
+    if interval is not None:
+        waits.append(interval)
+    return min(waits)

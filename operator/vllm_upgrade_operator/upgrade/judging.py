@@ -1,0 +1,168 @@
+"""From an observation to the judge and back into status: who is compared with whom, and when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_upgrade_operator.api.checks import resolve_checks
+from vllm_upgrade_operator.api.durations import seconds_of
+from vllm_upgrade_operator.api.v1alpha1 import CheckStatus, Evidence, Phase
+from vllm_upgrade_operator.judge.judge import judge
+from vllm_upgrade_operator.judge.model import Look, Verdict
+from vllm_upgrade_operator.upgrade import conditions
+from vllm_upgrade_operator.upgrade.flow import remember, since
+from vllm_upgrade_operator.upgrade.health import is_ready
+from vllm_upgrade_operator.upgrade.names import ADMITTED_AT
+from vllm_upgrade_operator.upgrade.times import rfc3339, seconds
+from vllm_upgrade_operator.upgrade.traffic import is_admitted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec, VLLMUpgradeStatus
+    from vllm_upgrade_operator.judge.counters import Delta
+    from vllm_upgrade_operator.judge.model import Judgement
+    from vllm_upgrade_operator.upgrade.observation import Observation, Pod
+
+JUDGED = frozenset({Phase.CANARY, Phase.HALTED, Phase.PROMOTING, Phase.BAKING})
+_LOOKED_AT = JUDGED | {Phase.VERIFYING, Phase.ROLLING_BACK}
+
+# A look may come a little early: timers of the event loop are not exact, and a look that is put
+# off to the next wake-up would halve the rate.
+_EARLY = 0.9
+
+
+def look_is_due(spec: VLLMUpgradeSpec, status: VLLMUpgradeStatus, now: float) -> bool:
+    """Whether pods should be scraped now."""
+    if status.phase not in _LOOKED_AT:
+        return False
+    if status.progress.look_at is None:
+        return True
+    interval = seconds_of(spec.analysis.interval)
+    return now - seconds(status.progress.look_at) >= _EARLY * interval
+
+
+def until_next_look(
+    spec: VLLMUpgradeSpec, status: VLLMUpgradeStatus, now: float
+) -> float | None:
+    """Seconds until pods should be scraped again; None where the phase needs no looks."""
+    if status.phase not in _LOOKED_AT:
+        return None
+    interval = seconds_of(spec.analysis.interval)
+    return max(0.05, since(status.progress.look_at, now - interval) + interval - now)
+
+
+def look(
+    o: Observation, status: VLLMUpgradeStatus, now: float
+) -> tuple[VLLMUpgradeStatus, Judgement | None]:
+    """Judge what was scraped; None where nothing was looked at or there is nothing to judge."""
+    if not o.looked:
+        return status, None
+    status = _metrics_condition(o, remember(status, look_at=rfc3339(now)), now)
+    canary = _deltas(judged_pods(o, status, now))
+    if status.phase not in JUDGED or not canary:
+        return status, None
+    judgement = judge(
+        resolve_checks(o.spec.analysis.checks),
+        Look(at=now, canary=canary, stable=_deltas(stable_pods(o))),
+        {e.name: e.value for e in status.evidence},
+        o.spec.analysis.min_requests,
+    )
+    checks = tuple(
+        CheckStatus(
+            name=r.name,
+            canary=r.canary,
+            stable=r.stable,
+            limit=r.limit,
+            requests=r.requests,
+            verdict=r.verdict,
+            reason=r.reason,
+        )
+        for r in judgement.results
+    )
+    evidence = tuple(Evidence(name=n, value=v) for n, v in sorted(judgement.evidence.items()))
+    return (
+        status.model_copy(
+            update={"checks": checks, "evidence": evidence, "verdict": judgement.verdict}
+        ),
+        judgement,
+    )
+
+
+def harm(judgement: Judgement) -> tuple[str, str] | None:
+    """Give the event reason and the sentence of the first check that found harm."""
+    if judgement.verdict is not Verdict.HARM:
+        return None
+    for result in judgement.results:
+        if result.verdict is Verdict.HARM and not result.observe_only:
+            return "CheckFailed", f"check {result.name}: {result.reason}"
+    return None
+
+
+def judged_pods(o: Observation, status: VLLMUpgradeStatus, now: float) -> list[Pod]:
+    """The pods on the candidate's side: in the traffic, and warm."""
+    warmup = o.spec.analysis.warmup
+    interval = seconds_of(o.spec.analysis.interval)
+    pods: list[tuple[Pod, float]] = []
+    for pod in () if o.canary is None else o.canary.pods:
+        admitted = pod.annotations.get(ADMITTED_AT)
+        if is_ready(pod) and admitted is not None and is_admitted(pod, o.traffic_keys):
+            pods.append((pod, seconds(admitted)))
+    if status.phase in (Phase.PROMOTING, Phase.BAKING):
+        pods.extend((pod, since(None, pod.ready_at or now)) for pod in promoted_pods(o))
+    return [
+        pod
+        for pod, began in pods
+        # One interval more: the counters of this look reach back to the look before.
+        if now - began >= seconds_of(warmup.duration) + interval
+        and (pod.offered or 0.0) >= warmup.requests
+    ]
+
+
+def stable_pods(o: Observation) -> list[Pod]:
+    """The target's ready pods that run the known-good template."""
+    return [p for p in _target_pods(o) if is_ready(p) and not is_promoted(o, p)]
+
+
+def promoted_pods(o: Observation) -> list[Pod]:
+    """The target's ready pods that run another template than the known-good one."""
+    return [p for p in _target_pods(o) if is_ready(p) and is_promoted(o, p)]
+
+
+def is_promoted(o: Observation, pod: Pod) -> bool:
+    """Whether a pod of the target is not of the ReplicaSet that was known good."""
+    return o.known_good is not None and pod.template_hash != o.known_good.template_hash
+
+
+def unconvinced(status: VLLMUpgradeStatus) -> str:
+    """Say in a clause which checks have not passed, and why."""
+    open_checks = [c for c in status.checks if c.verdict != Verdict.PASS]
+    if not status.checks:
+        return "no requests were judged on the canary"
+    return "; ".join(f"{c.name}: {c.reason}" for c in open_checks[:3]) or "no open check"
+
+
+def _target_pods(o: Observation) -> tuple[Pod, ...]:
+    return () if o.target is None else o.target.pods
+
+
+def _deltas(pods: list[Pod]) -> Mapping[str, Delta]:
+    return {p.name: p.delta for p in pods if p.delta is not None}
+
+
+def _metrics_condition(
+    o: Observation, status: VLLMUpgradeStatus, now: float
+) -> VLLMUpgradeStatus:
+    serving = [p for p in _target_pods(o) if is_ready(p)]
+    serving += [p for p in (() if o.canary is None else o.canary.pods) if is_ready(p)]
+    blind = [p for p in serving if p.scrape_error is not None]
+    return conditions.put(
+        status,
+        conditions.METRICS_AVAILABLE,
+        not blind,
+        "ScrapeFailed" if blind else "Scraped",
+        "; ".join(f"{p.name}: {p.scrape_error}" for p in blind[:3])
+        or f"metrics of {len(serving)} pods read",
+        generation=o.generation,
+        now=now,
+    )

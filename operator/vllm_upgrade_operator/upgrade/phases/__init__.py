@@ -1,0 +1,1 @@
+"""One module per phase: observation, status and time in, a turn out."""

@@ -1,0 +1,205 @@
+"""`Pending` and `Preflight`: may this upgrade start at all? Nothing is changed before known-good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_upgrade_operator.api.durations import seconds_of
+from vllm_upgrade_operator.api.v1alpha1 import KnownGoodStatus, Phase
+from vllm_upgrade_operator.upgrade import conditions
+from vllm_upgrade_operator.upgrade.decision import (
+    DeleteCanary,
+    DropRevisions,
+    StoreCandidate,
+    StoreKnownGood,
+)
+from vllm_upgrade_operator.upgrade.flow import Turn, enter, phase_since, wait
+from vllm_upgrade_operator.upgrade.health import is_ready
+from vllm_upgrade_operator.upgrade.names import known_good_name
+from vllm_upgrade_operator.upgrade.observation import Refusal
+
+if TYPE_CHECKING:
+    from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeStatus
+    from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
+
+
+def pending(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
+    """Wait until no other upgrade works on the same target."""
+    if o.conflict is not None:
+        message = f"waiting: upgrade {o.conflict} works on the same target and goes first"
+        status = conditions.put(
+            status,
+            conditions.CONFLICT,
+            True,
+            "TargetInUse",
+            message,
+            generation=o.generation,
+            now=now,
+        )
+        return wait(status, message)
+    return enter(
+        conditions.drop(status, conditions.CONFLICT),
+        Phase.PREFLIGHT,
+        "Started",
+        f"attempt {status.attempt.id if status.attempt else '?'} begins: checking the target",
+        now=now,
+    )
+
+
+def preflight(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
+    """Refuse what cannot work, then record the known-good configuration."""
+    target = o.target
+    refusal = _impossible(o)
+    if refusal is not None or target is None:
+        return _block(status, refusal, o, now)
+    attempt = status.attempt.id if status.attempt else ""
+    if o.canary is not None:
+        left = () if o.canary.deleting else (DeleteCanary(),)
+        return wait(status, "removing the canary of an earlier attempt", *left)
+    unrest = _unrest(target)
+    if unrest is not None:
+        end = phase_since(status, now) + seconds_of(o.spec.strategy.start_deadline)
+        if now > end:
+            return _block(status, Refusal(reason="BaselineUnhealthy", message=unrest), o, now)
+        status = conditions.put(
+            status,
+            conditions.BASELINE_HEALTHY,
+            False,
+            "TargetNotAtRest",
+            unrest,
+            generation=o.generation,
+            now=now,
+        )
+        return wait(status, f"waiting for the target to be at rest: {unrest}", until=end)
+    status = conditions.put(
+        status,
+        conditions.BASELINE_HEALTHY,
+        True,
+        "AllReady",
+        f"all {target.replicas} pods of {target.name} are ready",
+        generation=o.generation,
+        now=now,
+    )
+    return _record(o, target, attempt, status, now)
+
+
+def _record(
+    o: Observation, target: Target, attempt: str, status: VLLMUpgradeStatus, now: float
+) -> Turn:
+    """Have known-good and candidate stored; go on only when both have been read back."""
+    if o.known_good is None or o.candidate is None or o.candidate.attempt != attempt:
+        if o.proposed is None:
+            return wait(status, "waiting for the API server to compute the candidate's template")
+        if isinstance(o.proposed, Refusal):
+            return _block(status, o.proposed, o, now)
+        if o.proposed == target.template:
+            return _block(status, _no_change(target), o, now)
+        store_candidate = StoreCandidate(attempt=attempt, template=o.proposed)
+        if o.known_good is None:
+            record = StoreKnownGood(data=_known_good(target), target_uid=target.uid)
+            return wait(status, "recording the known-good configuration", record, store_candidate)
+        return wait(status, "recording the candidate's template", store_candidate)
+    if o.known_good.target_uid != target.uid or o.known_good.template != target.template:
+        # The target was changed between recording and reading back: nothing has been started yet.
+        return wait(status, "the target changed while it was recorded: again", DropRevisions())
+    known = o.known_good
+    summary = KnownGoodStatus(
+        name=known.name, images=_images(known), digests=known.digests, version=known.version
+    )
+    status = conditions.put(
+        status.model_copy(update={"known_good": summary}),
+        conditions.KNOWN_GOOD_RECORDED,
+        True,
+        "Recorded",
+        f"stored as ControllerRevision {known_good_name(o.name)}",
+        generation=o.generation,
+        now=now,
+    )
+    return enter(
+        status,
+        Phase.STARTING,
+        "KnownGoodRecorded",
+        f"known-good recorded: {', '.join(summary.images)}; starting the canary",
+        now=now,
+    )
+
+
+def _impossible(o: Observation) -> Refusal | None:
+    """Find a reason that waiting will not mend."""
+    target = o.target
+    name = o.spec.target_ref.name
+    if target is None:
+        return Refusal(
+            reason="TargetNotFound",
+            message=f"there is no Deployment {name} in namespace {o.namespace}: create it, or "
+            "make a VLLMUpgrade with the right spec.targetRef.name",
+        )
+    if target.strategy == "Recreate":
+        return Refusal(
+            reason="StrategyRecreate",
+            message=f"Deployment {name} has strategy Recreate: promotion would stop all its pods "
+            "at once; set spec.strategy.type: RollingUpdate on it",
+        )
+    if target.replicas == 0:
+        return Refusal(
+            reason="TargetScaledToZero",
+            message=f"Deployment {name} has spec.replicas 0: there are no stable pods to compare "
+            "with; scale it up first",
+        )
+    return None
+
+
+def _unrest(target: Target) -> str | None:
+    """Say why the target is not at rest, or None."""
+    if target.observed_generation < target.generation:
+        return f"the newest change of {target.name} has not been acted on yet"
+    if not target.updated == target.total == target.ready == target.replicas:
+        return (
+            f"{target.name} has {target.ready} of {target.replicas} pods ready, "
+            f"{target.updated} of its newest template, {target.total} in all"
+        )
+    if target.template_hash is None:
+        return f"the ReplicaSet of {target.name} is not there yet"
+    missing = [p.name for p in target.pods if is_ready(p) and p.digest is None]
+    if missing:
+        return f"image digest of {', '.join(missing)} is not known yet"
+    return None
+
+
+def _no_change(target: Target) -> Refusal:
+    return Refusal(
+        reason="NoChange",
+        message=f"spec.candidate changes nothing: {target.name} already has this template; "
+        "name an image, argument or variable that differs from the target's",
+    )
+
+
+def _known_good(target: Target) -> dict[str, object]:
+    """Everything that is needed to put the target back and to prove that it is back."""
+    ready = [p for p in target.pods if is_ready(p)]
+    versions = {p.version for p in ready if p.version is not None}
+    return {
+        "targetUID": target.uid,
+        "template": target.template,
+        "templateHash": target.template_hash,
+        "replicas": target.replicas,
+        "digests": sorted({p.digest for p in ready if p.digest is not None}),
+        "version": versions.pop() if len(versions) == 1 else None,
+        "managedFields": list(target.managed_fields),
+    }
+
+
+def _images(known: KnownGood) -> tuple[str, ...]:
+    containers = (known.template.get("spec") or {}).get("containers") or []
+    return tuple(str(c.get("image", "")) for c in containers)
+
+
+def _block(
+    status: VLLMUpgradeStatus, refusal: Refusal | None, o: Observation, now: float
+) -> Turn:
+    reason, message = (
+        ("TargetNotFound", f"Deployment {o.spec.target_ref.name} is gone")
+        if refusal is None
+        else (refusal.reason, refusal.message)
+    )
+    return enter(status, Phase.BLOCKED, reason, message, now=now, type_="Warning")

@@ -1,0 +1,376 @@
+"""`Starting`, `Verifying` and `Canary`: pods beside the stable ones, verified, admitted, judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_upgrade_operator.api.durations import seconds_of
+from vllm_upgrade_operator.api.v1alpha1 import CandidateStatus, Phase, StepStatus
+from vllm_upgrade_operator.judge.model import Verdict
+from vllm_upgrade_operator.upgrade import approval, conditions
+from vllm_upgrade_operator.upgrade.decision import Admit, EnsureCanary
+from vllm_upgrade_operator.upgrade.flow import (
+    Turn,
+    enter,
+    halt,
+    note,
+    phase_since,
+    remember,
+    roll_back,
+    since,
+    wait,
+)
+from vllm_upgrade_operator.upgrade.health import (
+    is_ready,
+    lateness,
+    progress,
+    start_budget,
+    waiting_until,
+)
+from vllm_upgrade_operator.upgrade.judging import unconvinced
+from vllm_upgrade_operator.upgrade.steps import replicas_of
+from vllm_upgrade_operator.upgrade.times import clock, rfc3339
+from vllm_upgrade_operator.upgrade.traffic import (
+    is_fully_admitted,
+    traffic_labels,
+    withdrawn_template,
+)
+from vllm_upgrade_operator.upgrade.verify import Finding, Kind, verify
+
+if TYPE_CHECKING:
+    from vllm_upgrade_operator.api.v1alpha1 import Step, VLLMUpgradeStatus
+    from vllm_upgrade_operator.upgrade.observation import Candidate, Observation, Pod, Target
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What the three phases need, with the Nones ruled out by `decide`."""
+
+    o: Observation
+    target: Target
+    candidate: Candidate
+    pods: tuple[Pod, ...]
+
+
+def starting(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
+    """Make the first step's pods and wait until they are ready."""
+    scene = _scene(o)
+    status = _begin_step(scene, status, 0, now) if status.step is None else status
+    turn = _gather_pods(scene, status, now)
+    if turn is not None:
+        return turn
+    return enter(status, Phase.VERIFYING, "CanaryReady", "canary pods are ready", now=now)
+
+
+def verifying(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
+    """Hold the pods back from the traffic until each is what it should be."""
+    scene = _scene(o)
+    turn = _gather_pods(scene, status, now) or _verified(scene, status, now)
+    if turn is not None:
+        return turn
+    return enter(
+        _record_candidate(scene, status, now),
+        Phase.CANARY,
+        "CanaryVerified",
+        f"canary verified before traffic: {_runner_words(scene, now)}; admitting it",
+        now=now,
+    )
+
+
+def canary(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
+    """Admit the step's pods, hold, and go on when the evidence allows it."""
+    scene = _scene(o)
+    turn = _gather_pods(scene, status, now) or _verified(scene, status, now)
+    if turn is not None:
+        return turn
+    labels = traffic_labels(scene.candidate.template, o.traffic_keys)
+    outside = [p for p in scene.pods if not is_fully_admitted(p, labels)]
+    if outside:
+        admissions = tuple(
+            Admit(pod=p.name, pod_uid=p.uid, labels=labels, at=now) for p in outside
+        )
+        names = ", ".join(p.name for p in outside)
+        return wait(status, f"admitting {names} to the traffic", *admissions)
+    status = _record_candidate(scene, status, now)
+    if status.progress.step_since is None:
+        status = note(
+            remember(status, step_since=rfc3339(now)),
+            "StepAdmitted",
+            f"step {_step_words(status)}: {len(scene.pods)} canary pods in the traffic",
+            now,
+        )
+    return _hold(scene, status, now)
+
+
+def _hold(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
+    """The hold of a step: time, evidence, approval, in this order."""
+    index = status.step.index if status.step else 0
+    step = scene.o.spec.strategy.steps[index]
+    began = since(status.progress.step_since, now)
+    hold_end = began + seconds_of(step.hold)
+    if now < hold_end:
+        return wait(
+            status,
+            f"step {_step_words(status)}: holding with {len(scene.pods)} canary pods"
+            f"{_verdict_words(status)}",
+            until=hold_end,
+        )
+    if status.verdict != Verdict.PASS:
+        return _without_evidence(scene, status, began, now)
+    if step.approval and not approval.given(scene.o, status):
+        return _ask(scene, status, now)
+    return _next(scene, status, step, index, now)
+
+
+def _without_evidence(
+    scene: _Scene, status: VLLMUpgradeStatus, began: float, now: float
+) -> Turn:
+    analysis = scene.o.spec.analysis
+    end = began + max(
+        seconds_of(analysis.max_duration),
+        seconds_of(scene.o.spec.strategy.steps[status.step.index if status.step else 0].hold),
+    )
+    if now < end:
+        return wait(
+            status,
+            f"step {_step_words(status)}: not enough evidence yet: {unconvinced(status)}",
+            until=end,
+        )
+    message = (
+        f"step {_step_words(status)}: no verdict after {analysis.max_duration}: "
+        f"{unconvinced(status)}"
+    )
+    if analysis.on_inconclusive == "Rollback":
+        return roll_back(status, "Inconclusive", message, now=now)
+    return halt(
+        status,
+        "Inconclusive",
+        f"{message}; send it traffic or lower spec.analysis.minRequests, else it is rolled back "
+        f"at {clock(now + seconds_of(scene.o.spec.strategy.halt_timeout))}",
+        now=now,
+    )
+
+
+def _ask(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
+    asked = status.progress.approval_since
+    if asked is None:
+        status = remember(status, approval_since=rfc3339(now))
+    end = since(asked, now) + seconds_of(scene.o.spec.strategy.halt_timeout)
+    if now > end:
+        return roll_back(
+            status,
+            "ApprovalTimeout",
+            f"nobody approved step {_step_words(status)} within spec.strategy.haltTimeout "
+            f"({scene.o.spec.strategy.halt_timeout})",
+            now=now,
+        )
+    message = (
+        f"step {_step_words(status)} passed and waits for approval: "
+        f"{approval.command(scene.o, status)}; rolled back otherwise"
+    )
+    turn = wait(status, message, until=end)
+    return turn if asked is not None else approval.announce(turn, message)
+
+
+def _next(
+    scene: _Scene, status: VLLMUpgradeStatus, step: Step, index: int, now: float
+) -> Turn:
+    if step.approval:
+        status = approval.record(scene.o, status, now)
+    if index + 1 < len(scene.o.spec.strategy.steps):
+        status = _begin_step(scene, status, index + 1, now)
+        status = note(status, "StepPassed", f"step {_step_words(status)} begins", now)
+        return wait(status, f"step {_step_words(status)} begins")
+    return enter(
+        status,
+        Phase.PROMOTING,
+        "Promoting",
+        f"all steps passed: {scene.target.name} gets the candidate's template",
+        now=now,
+    )
+
+
+def _begin_step(
+    scene: _Scene, status: VLLMUpgradeStatus, index: int, now: float
+) -> VLLMUpgradeStatus:
+    steps = scene.o.spec.strategy.steps
+    step = StepStatus(
+        index=index,
+        total=len(steps),
+        replicas=replicas_of(steps[index], scene.target.replicas),
+    )
+    return remember(
+        status.model_copy(update={"step": step}),
+        step_since=None,
+        approval_since=None,
+        wanted_since=rfc3339(now),
+    )
+
+
+def _gather_pods(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn | None:
+    """Bring the step's pods up; None when all of them are ready."""
+    wanted = status.step.replicas if status.step else 0
+    strategy = scene.o.spec.strategy
+    limits = (seconds_of(strategy.schedule_deadline), seconds_of(strategy.start_deadline))
+    if scene.o.canary is None or scene.o.canary.replicas != wanted:
+        ensure = EnsureCanary(
+            attempt=scene.candidate.attempt,
+            replicas=wanted,
+            template=withdrawn_template(scene.candidate.template, scene.o.traffic_keys),
+        )
+        return wait(status, f"making {wanted} canary pods", ensure)
+    for pod in scene.pods:
+        late = lateness(pod, schedule_deadline=limits[0], start_deadline=limits[1], now=now)
+        if late is not None:
+            return roll_back(_capacity(status, scene, pod, now), late[0], late[1], now=now)
+    ready = [p for p in scene.pods if is_ready(p)]
+    if len(ready) == wanted == len(scene.pods):
+        return None
+    if len(scene.pods) < wanted:
+        end = since(status.progress.wanted_since, now) + limits[0]
+        if not scene.pods and now > end:
+            return roll_back(
+                status,
+                "NoPods",
+                f"no canary pod was created within spec.strategy.scheduleDeadline "
+                f"({strategy.schedule_deadline}): see the Events of Deployment "
+                f"{scene.target.name}-canary",
+                now=now,
+            )
+        if len(ready) == len(scene.pods):
+            return wait(status, f"waiting for canary pods: {len(ready)} of {wanted}", until=end)
+    unready = [p for p in scene.pods if not is_ready(p)]
+    for pod in unready:
+        status = _capacity(status, scene, pod, now)
+    end_words = waiting_until(
+        unready, schedule_deadline=limits[0], start_deadline=limits[1], now=now
+    )
+    return wait(
+        status,
+        f"waiting for canary pods: {len(ready)} of {wanted} ready; "
+        f"{'; '.join(progress(p) for p in unready[:3])}; until {end_words}",
+    )
+
+
+def _capacity(
+    status: VLLMUpgradeStatus, scene: _Scene, pod: Pod, now: float
+) -> VLLMUpgradeStatus:
+    fits = pod.unschedulable is None
+    return conditions.put(
+        status,
+        conditions.CAPACITY_AVAILABLE,
+        fits,
+        "Scheduled" if fits else "Unschedulable",
+        "canary pods have nodes" if fits else f"{pod.name}: {pod.unschedulable}",
+        generation=scene.o.generation,
+        now=now,
+    )
+
+
+def _verified(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn | None:
+    """Check version and runner of every canary pod; None when all are accepted."""
+    spec = scene.o.spec
+    findings = [(p, verify(p, spec.candidate, spec.runner, now)) for p in scene.pods]
+    for pod, finding in findings:
+        if finding.kind is Kind.WRONG_VERSION:
+            return roll_back(status, "VersionMismatch", finding.message, now=now)
+        if finding.kind is Kind.WRONG_RUNNER:
+            return _wrong_runner(scene, status, finding, now)
+        if finding.kind is Kind.WAITING:
+            began = since(None, pod.scheduled_at or now)
+            end = max(
+                began + start_budget(pod, seconds_of(spec.strategy.start_deadline)),
+                phase_since(status, now),
+            )
+            if now > end:
+                return _unknown_runner(scene, status, finding, now)
+            return wait(status, f"verifying before traffic: {finding.message}", until=end)
+    return None
+
+
+def _wrong_runner(
+    scene: _Scene, status: VLLMUpgradeStatus, finding: Finding, now: float
+) -> Turn:
+    status = _runner_condition(status, scene, False, "RunnerMismatch", finding.message, now)
+    if scene.o.spec.runner.on_mismatch == "Rollback":
+        return roll_back(status, "RunnerMismatch", finding.message, now=now)
+    return halt(
+        status,
+        "RunnerMismatch",
+        f"{finding.message}. Change the candidate, or accept it in spec.runner (an exception per "
+        "feature with a date to test again, or onMismatch: Allow); rolled back at "
+        f"{clock(now + seconds_of(scene.o.spec.strategy.halt_timeout))}",
+        now=now,
+    )
+
+
+def _unknown_runner(
+    scene: _Scene, status: VLLMUpgradeStatus, finding: Finding, now: float
+) -> Turn:
+    status = _runner_condition(status, scene, None, "RunnerUnknown", finding.message, now)
+    return halt(
+        status,
+        "RunnerUnknown",
+        f"{finding.message}. Look at the pod's log; rolled back at "
+        f"{clock(now + seconds_of(scene.o.spec.strategy.halt_timeout))}",
+        now=now,
+    )
+
+
+def _record_candidate(
+    scene: _Scene, status: VLLMUpgradeStatus, now: float
+) -> VLLMUpgradeStatus:
+    digests = tuple(sorted({p.digest for p in scene.pods if p.digest is not None}))
+    versions = {p.version for p in scene.pods if p.version is not None}
+    seen = CandidateStatus(
+        digests=digests, version=versions.pop() if len(versions) == 1 else None
+    )
+    return _runner_condition(
+        status.model_copy(update={"candidate": seen}),
+        scene,
+        True,
+        "Verified",
+        _runner_words(scene, now),
+        now,
+    )
+
+
+def _runner_condition(  # noqa: PLR0913 - the parts of a condition
+    status: VLLMUpgradeStatus,
+    scene: _Scene,
+    value: bool | None,  # noqa: FBT001 - a condition is true, false or unknown
+    reason: str,
+    message: str,
+    now: float,
+) -> VLLMUpgradeStatus:
+    return conditions.put(
+        status,
+        conditions.RUNNER_VERIFIED,
+        value,
+        reason,
+        message,
+        generation=scene.o.generation,
+        now=now,
+    )
+
+
+def _runner_words(scene: _Scene, now: float) -> str:
+    spec = scene.o.spec
+    findings = [verify(p, spec.candidate, spec.runner, now) for p in scene.pods]
+    return "; ".join(dict.fromkeys(f.message for f in findings))
+
+
+def _step_words(status: VLLMUpgradeStatus) -> str:
+    return f"{status.step.index + 1} of {status.step.total}" if status.step else "?"
+
+
+def _verdict_words(status: VLLMUpgradeStatus) -> str:
+    return f", verdict {status.verdict}" if status.verdict else ""
+
+
+def _scene(o: Observation) -> _Scene:
+    if o.target is None or o.candidate is None:
+        raise ValueError("a canary phase needs a target and a stored candidate")
+    pods = () if o.canary is None else tuple(p for p in o.canary.pods if not p.terminating)
+    return _Scene(o, o.target, o.candidate, pods)

@@ -1,0 +1,67 @@
+"""Taking the canary away: out of the traffic first, then drained, then deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_upgrade_operator.upgrade.decision import DeleteCanary, Withdraw
+from vllm_upgrade_operator.upgrade.times import clock
+from vllm_upgrade_operator.upgrade.traffic import is_admitted
+
+if TYPE_CHECKING:
+    from vllm_upgrade_operator.upgrade.decision import Action
+    from vllm_upgrade_operator.upgrade.observation import Observation
+
+_DEFAULT_GRACE_SECONDS = 30.0
+"""terminationGracePeriodSeconds where a pod template gives none (Kubernetes API reference)."""
+
+SETTLE_SECONDS = 2.0
+"""Routers learn of a withdrawn pod within about a second (tried); until then it is not drained."""
+
+
+def withdrawals(o: Observation) -> tuple[Withdraw, ...]:
+    """Withdraw every canary pod that carries a traffic label."""
+    pods = () if o.canary is None else o.canary.pods
+    return tuple(
+        Withdraw(pod=p.name, pod_uid=p.uid, keys=o.traffic_keys)
+        for p in pods
+        if is_admitted(p, o.traffic_keys)
+    )
+
+
+def remove_canary(
+    o: Observation, *, began: float, now: float
+) -> tuple[str, tuple[Action, ...], float] | None:
+    """Give what is waited for, what to do and until when; None when the canary is gone.
+
+    Args:
+        o: What was seen.
+        began: When the removal began: from then on the pods have their grace period to drain.
+        now: The time.
+    """
+    if o.canary is None:
+        return None
+    end = began + max(grace_seconds(o), SETTLE_SECONDS)
+    admitted = withdrawals(o)
+    if admitted:
+        names = ", ".join(w.pod for w in admitted)
+        return f"taking {names} out of the traffic", admitted, end
+    if o.canary.deleting:
+        left = len(o.canary.pods)
+        return f"waiting for {left} canary pods to end", (), now + grace_seconds(o)
+    busy = [p for p in o.canary.pods if not p.terminating and p.in_flight != 0]
+    drained = not busy and now >= began + SETTLE_SECONDS
+    if drained or now >= end:
+        return "deleting the canary", (DeleteCanary(),), end
+    counts = ", ".join(
+        f"{p.name} ({'?' if p.in_flight is None else int(p.in_flight)})" for p in busy
+    )
+    words = f"draining {counts}" if busy else "letting routers forget the canary"
+    return f"{words} until {clock(end)}", (), end
+
+
+def grace_seconds(o: Observation) -> float:
+    """The termination grace period of the candidate's pods, in seconds."""
+    template = {} if o.candidate is None else o.candidate.template
+    grace = (template.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return _DEFAULT_GRACE_SECONDS if grace is None else float(grace)

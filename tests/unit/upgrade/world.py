@@ -1,0 +1,338 @@
+"""A cluster as plain values: takes a decision's actions, gives the next observation.
+
+It knows just enough of Deployments to let the state machine run a whole upgrade without a clock
+and without an API server. What a real cluster does is tested in tests/cluster.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec, VLLMUpgradeStatus
+from vllm_upgrade_operator.judge.counters import Delta, Histogram
+from vllm_upgrade_operator.upgrade import decision as d
+from vllm_upgrade_operator.upgrade.decide import decide, needs
+from vllm_upgrade_operator.upgrade.names import ADMITTED_AT, CANARY, ROLE
+from vllm_upgrade_operator.upgrade.observation import (
+    Canary,
+    Candidate,
+    KnownGood,
+    Observation,
+    Pod,
+    Target,
+)
+from vllm_upgrade_operator.upgrade.times import rfc3339
+from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
+
+OLD: dict[str, Any] = {
+    "metadata": {"labels": {"app": "llm", "team": "a"}},
+    "spec": {"containers": [{"name": "vllm", "image": "sim/vllm:0.28.0"}]},
+}
+NEW: dict[str, Any] = {
+    "metadata": {"labels": {"app": "llm", "team": "a"}},
+    "spec": {"containers": [{"name": "vllm", "image": "sim/vllm:0.29.0"}]},
+}
+KEYS = frozenset({"app"})
+
+SPEC: dict[str, Any] = {
+    "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "llm"},
+    "candidate": {"image": "sim/vllm:0.29.0", "version": "0.29.0"},
+    "runner": {"expected": "V2", "onMismatch": "Halt"},
+    "strategy": {
+        "steps": [{"replicas": 1, "hold": "10s"}, {"percent": 50, "hold": "10s"}],
+        "bake": "10s",
+        "scheduleDeadline": "60s",
+        "startDeadline": "60s",
+        "haltTimeout": "100s",
+    },
+    "analysis": {
+        "interval": "1s",
+        "warmup": {"duration": "2s", "requests": 5},
+        "minRequests": 50,
+        "maxDuration": "60s",
+        "checks": [{"name": "errors", "max": "1%"}],
+    },
+}
+
+START = 1_800_000_000.0
+V1 = RunnerEvidence(runner=Runner.V1, how="Starting to load model")
+V2 = RunnerEvidence(runner=Runner.V2, how="Using V2 Model Runner")
+
+_BOUNDS = (0.1, 0.25, 0.5, 1.0, float("inf"))
+
+
+def calm(requests: float = 10.0, **changes: Any) -> Delta:
+    """Give one second of a healthy pod."""
+    fast = Histogram(bounds=_BOUNDS, counts=(requests,) * 5, total=requests * 0.05)
+    values: dict[str, Any] = {
+        "seconds": 1.0,
+        "offered": requests,
+        "rejected": 0.0,
+        "rejections_approximate": False,
+        "errors": 0.0,
+        "client_errors": 0.0,
+        "preemptions": 0.0,
+        "finished": requests,
+        "prompt_tokens": requests * 100,
+        "generation_tokens": requests * 20,
+        "running": 1.0,
+        "waiting": 0.0,
+        "kv_usage": 0.2,
+        "kv_capacity_tokens": 100_000.0,
+        "draft_tokens": None,
+        "accepted_tokens": None,
+        "ttft": fast,
+        "itl": fast,
+        "e2e": fast,
+        "models": ("m",),
+    }
+    return Delta(**{**values, **changes})
+
+
+@dataclass
+class World:
+    """The cluster's state; tests change its fields to make things happen."""
+
+    spec: dict[str, Any] = field(default_factory=lambda: copy.deepcopy(SPEC))
+    now: float = START
+    template: dict[str, Any] = field(default_factory=lambda: copy.deepcopy(OLD))
+    replicas: int = 4
+    pods: dict[str, Pod] = field(default_factory=dict)
+    canary_replicas: int | None = None
+    canary_attempt: str = ""
+    canary_deleting: bool = False
+    known_good: KnownGood | None = None
+    candidate: Candidate | None = None
+    annotations: dict[str, str] = field(default_factory=dict)
+    deleting: bool = False
+    generation: int = 1
+    start_seconds: float = 3.0
+    candidate_runner: RunnerEvidence | None = V2
+    candidate_version: str = "0.29.0"
+    candidate_digest: str = "sha256:new"
+    candidate_delta: Delta | None = field(default_factory=calm)
+    stable_delta: Delta | None = field(default_factory=calm)
+    rolls_slowly: bool = False
+    status: VLLMUpgradeStatus = field(default_factory=VLLMUpgradeStatus)
+    log: list[tuple[str, str]] = field(default_factory=list)
+    """Phase and action, in order."""
+    notices: list[d.Notice] = field(default_factory=list)
+    phases: list[str] = field(default_factory=list)
+    _serial: int = 0
+
+    def __post_init__(self) -> None:
+        for _ in range(self.replicas):
+            self._add("llm", "old", ready=True, labels={"app": "llm", "team": "a"})
+
+    # What the tests use.
+
+    def run(self, seconds: float) -> None:
+        """Reconcile for so many seconds of simulated time."""
+        end = self.now + seconds
+        while self.now < end:
+            requeue = self.reconcile()
+            step = 1.0 if requeue is None else min(max(requeue, 0.0), 1.0)
+            self.now += step if step else 0.01
+
+    def run_until(self, phase: str, limit: float = 600.0) -> None:
+        """Reconcile until the phase is reached; fails after `limit` simulated seconds."""
+        end = self.now + limit
+        while self.status.phase != phase:
+            assert self.now < end, f"{phase} not reached: {self.phases} {self.status.message}"
+            self.run(0.5)
+
+    def reconcile(self) -> float | None:
+        """Do one reconcile, as `cluster/reconcile.py` does."""
+        self._kubernetes()
+        want = needs(self.typed_spec, self.status, self.now)
+        result = decide(self.observe(look=want.look), self.status, self.now)
+        for action in result.actions:
+            self.log.append((str(self.status.phase), type(action).__name__))
+            self._apply(action)
+        if result.status.phase != self.status.phase:
+            self.phases.append(str(result.status.phase))
+        self.status = result.status
+        self.notices.extend(result.notices)
+        return result.requeue_seconds
+
+    @property
+    def typed_spec(self) -> VLLMUpgradeSpec:
+        return VLLMUpgradeSpec.model_validate(self.spec)
+
+    def of(self, owner: str) -> list[Pod]:
+        """The pods of `llm` (the target) or `canary`."""
+        return [p for p in self.pods.values() if p.name.startswith(owner + "-")]
+
+    def change(self, name: str, **fields: Any) -> None:
+        """Change a pod."""
+        self.pods[name] = replace(self.pods[name], **fields)
+
+    def observe(self, *, look: bool) -> Observation:
+        canary = None
+        if self.canary_replicas is not None or self.of("canary"):
+            canary = Canary(
+                replicas=self.canary_replicas or 0,
+                pods=tuple(self._seen(p, look=look) for p in self.of("canary")),
+                attempt=self.canary_attempt,
+                deleting=self.canary_deleting,
+            )
+        targets = self.of("llm")
+        hash_ = self._hash(self.template)
+        updated = [p for p in targets if p.template_hash == hash_]
+        ready = [p for p in targets if p.ready_at is not None]
+        return Observation(
+            name="up",
+            namespace="serving",
+            uid="uid-up",
+            generation=self.generation,
+            annotations=self.annotations,
+            deleting=self.deleting,
+            spec=self.typed_spec,
+            spec_hash=str(hash(repr((self.spec["candidate"], self.spec["runner"]))) % 10**12),
+            target=Target(
+                name="llm",
+                uid="uid-llm",
+                resource_version="1",
+                generation=1,
+                observed_generation=1,
+                replicas=self.replicas,
+                total=len(targets),
+                updated=len(updated),
+                ready=len(ready),
+                available=len(ready),
+                template=self.template,
+                match_labels={"app": "llm"},
+                strategy="RollingUpdate",
+                managed_fields=({"manager": "vllm-upgrade-operator"},)
+                if self.template != OLD
+                else (),
+                last_writer="somebody",
+                pods=tuple(self._seen(p, look=look) for p in targets),
+                template_hash=hash_,
+            ),
+            canary=canary,
+            known_good=self.known_good,
+            candidate=self.candidate,
+            proposed=NEW,
+            traffic_keys=KEYS,
+            looked=look,
+        )
+
+    # What Kubernetes does.
+
+    def _hash(self, template: dict[str, Any]) -> str:
+        return {repr(OLD): "old", repr(NEW): "new"}.get(repr(template), "foreign")
+
+    def _add(self, owner: str, hash_: str, *, ready: bool, labels: dict[str, str]) -> None:
+        self._serial += 1
+        name = f"{owner}-{hash_}-{self._serial}"
+        self.pods[name] = Pod(
+            name=name,
+            uid=f"uid-{name}",
+            labels=labels,
+            annotations={},
+            created_at=self.now,
+            template_hash=hash_,
+            terminating=False,
+            scheduled_at=self.now,
+            unschedulable=None,
+            ready_at=self.now if ready else None,
+            unready_since=None if ready else self.now,
+            started_at=self.now,
+            restarts=0,
+            waiting_reason=None,
+            waiting_message=None,
+            exit_code=None,
+            exit_reason=None,
+            digest="sha256:old",
+            startup_seconds=0.0,
+        )
+
+    def _kubernetes(self) -> None:
+        for pod in list(self.pods.values()):
+            late = self.now - pod.created_at >= self.start_seconds
+            if pod.ready_at is None and late and pod.exit_code is None:
+                self.change(pod.name, ready_at=self.now, unready_since=None)
+        if self.canary_deleting:
+            for pod in self.of("canary"):
+                del self.pods[pod.name]
+            self.canary_replicas, self.canary_deleting = None, False
+        while self.canary_replicas is not None and len(self.of("canary")) < self.canary_replicas:
+            self._add(
+                "canary", "canary", ready=False, labels={"team": "a", CANARY: "uid-up"}
+            )
+        wanted = self._hash(self.template)
+        old = [p for p in self.of("llm") if p.template_hash != wanted]
+        young = [p for p in self.of("llm") if p.ready_at is None]
+        if old and not young and not self.rolls_slowly:
+            new = [p for p in self.of("llm") if p.template_hash == wanted]
+            if len(new) < self.replicas:
+                self._add("llm", wanted, ready=False, labels={"app": "llm", "team": "a"})
+            if len(new) > self.replicas - len(old):
+                del self.pods[old[0].name]
+
+    def _seen(self, pod: Pod, *, look: bool) -> Pod:
+        candidate = pod.name.startswith("canary-") or pod.template_hash == "new"
+        delta = self.candidate_delta if candidate else self.stable_delta
+        evidence = self.candidate_runner if candidate else V1
+        in_traffic = "app" in pod.labels
+        return replace(
+            pod,
+            version=self.candidate_version if candidate else "0.28.0",
+            runner=evidence if pod.ready_at is not None else None,
+            digest=self.candidate_digest if candidate else "sha256:old",
+            delta=delta if look and in_traffic else None,
+            offered=(self.now - pod.created_at) * 10 if in_traffic else 0.0,
+            in_flight=0.0,
+        )
+
+    # What the executor does.
+
+    def _apply(self, action: d.Action) -> None:
+        match action:
+            case d.StoreKnownGood(data=data, target_uid=uid):
+                self.known_good = self.known_good or KnownGood(
+                    name="up-known-good",
+                    target_uid=uid,
+                    template=copy.deepcopy(data["template"]),
+                    template_hash=data["templateHash"],
+                    replicas=data["replicas"],
+                    digests=tuple(data["digests"]),
+                    version=data["version"],
+                    managed_fields=tuple(data["managedFields"]),
+                )
+            case d.StoreCandidate(attempt=attempt, template=template):
+                self.candidate = Candidate(attempt=attempt, template=template)
+            case d.DropRevisions():
+                self.known_good = self.candidate = None
+            case d.EnsureCanary(attempt=attempt, replicas=count):
+                self.canary_replicas, self.canary_attempt = count, attempt
+            case d.DeleteCanary():
+                self.canary_deleting = True
+            case d.Admit(pod=name, labels=labels, at=at):
+                pod = self.pods[name]
+                self.change(
+                    name,
+                    labels={**pod.labels, **labels},
+                    annotations={**pod.annotations, ADMITTED_AT: rfc3339(at)},
+                )
+            case d.Withdraw(pod=name, keys=keys):
+                kept = {k: v for k, v in self.pods[name].labels.items() if k not in keys}
+                self.change(name, labels=kept)
+            case d.LabelPod(pod=name, labels=labels, annotations=annotations):
+                pod = self.pods[name]
+                self.change(
+                    name,
+                    labels={**pod.labels, **labels},
+                    annotations={**pod.annotations, **annotations},
+                )
+            case d.ReplaceTemplate(expected=expected, replacement=replacement):
+                assert self.template == expected
+                self.template = copy.deepcopy(dict(replacement))
+            case d.RestoreOwnership():
+                pass
+
+    def role(self, name: str) -> str | None:
+        return self.pods[name].labels.get(ROLE)
