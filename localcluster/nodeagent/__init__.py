@@ -1,0 +1,1 @@
+"""A stand-in for the kubelet: runs the pods of its nodes as processes of this machine."""

@@ -1,0 +1,153 @@
+"""The nodes: registered, reported ready, and kept alive by their leases."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from localcluster.nodeagent.clock import micro_timestamp, timestamp
+from vllm_upgrade_operator.cluster.client import STRATEGIC, ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vllm_upgrade_operator.cluster.client import Client
+
+_log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 40
+RENEW_SECONDS = 10.0
+REPORT_SECONDS = 60.0
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+def resources(gpus: int) -> dict[str, str]:
+    """What a node has; more of everything than is ever asked for, but for GPUs."""
+    return {
+        "cpu": "256",
+        "memory": "2Ti",
+        "ephemeral-storage": "4Ti",
+        "pods": "500",
+        "nvidia.com/gpu": str(gpus),
+    }
+
+
+def node_object(name: str) -> dict[str, Any]:
+    """The node as it is registered."""
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {},
+    }
+
+
+def node_status(name: str, port: int, gpus: int) -> dict[str, Any]:
+    """The node's status: ready, at this machine, with the log server's port."""
+    now = timestamp()
+    conditions = [
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID"),
+        ("Ready", "True", "KubeletReady"),
+    ]
+    return {
+        "addresses": [
+            {"type": "InternalIP", "address": "127.0.0.1"},
+            {"type": "Hostname", "address": name},
+        ],
+        "capacity": resources(gpus),
+        "allocatable": resources(gpus),
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        "conditions": [
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": "reported by the node agent",
+                "lastHeartbeatTime": now,
+            }
+            for kind, status, reason in conditions
+        ],
+        "nodeInfo": {
+            "machineID": name,
+            "systemUUID": name,
+            "bootID": name,
+            "kernelVersion": "",
+            "osImage": "processes of one machine",
+            "containerRuntimeVersion": "local://1",
+            "kubeletVersion": "v1.37.2",
+            "kubeProxyVersion": "",
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+        },
+    }
+
+
+class Nodes:
+    """Registers nodes and keeps them ready."""
+
+    def __init__(self, client: Client, names: Sequence[str], port: int, gpus: int) -> None:
+        self._client = client
+        self._names = names
+        self._port = port
+        self._gpus = gpus
+
+    async def register(self) -> None:
+        """Make the nodes exist and be ready.
+
+        Raises:
+            ApiError: The API server refused.
+        """
+        for name in self._names:
+            if await self._client.find(f"/api/v1/nodes/{name}") is None:
+                await self._client.create("/api/v1/nodes", node_object(name))
+            await self._renew(name)
+            await self._report(name)
+
+    async def run(self) -> None:
+        """Keep them ready for ever."""
+        loop = asyncio.get_running_loop()
+        reported = loop.time()
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            report = loop.time() - reported >= REPORT_SECONDS
+            try:
+                for name in self._names:
+                    await self._renew(name)
+                    if report:
+                        await self._report(name)
+            except ApiError as error:
+                _log.warning("nodes not renewed: %s", error)
+                continue
+            if report:
+                reported = loop.time()
+
+    async def _report(self, name: str) -> None:
+        status = node_status(name, self._port, self._gpus)
+        await self._client.patch(f"/api/v1/nodes/{name}/status", {"status": status}, STRATEGIC)
+
+    async def _renew(self, name: str) -> None:
+        spec = {
+            "holderIdentity": name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": micro_timestamp(),
+        }
+        try:
+            await self._client.patch(f"{LEASES}/{name}", {"spec": spec})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            lease = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": name, "namespace": "kube-node-lease"},
+                "spec": spec,
+            }
+            await self._client.create(LEASES, lease)
