@@ -58,10 +58,8 @@ def node_status(name: str, port: int, gpus: int) -> dict[str, Any]:
         ("Ready", "True", "KubeletReady"),
     ]
     return {
-        "addresses": [
-            {"type": "InternalIP", "address": "127.0.0.1"},
-            {"type": "Hostname", "address": name},
-        ],
+        # No Hostname: the API server would prefer it, and no resolver knows it.
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "capacity": resources(gpus),
         "allocatable": resources(gpus),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
