@@ -40,14 +40,15 @@ def put(  # noqa: PLR0913 - a condition has this many parts
     """Set a condition; its transition time moves only when its status does."""
     text = "Unknown" if value is None else str(value)
     old = next((c for c in status.conditions if c.type == type_), None)
-    moved = old is None or old.status != text
     new = Condition(
         type=type_,
         status=text,
         reason=reason,
         message=message[:_MESSAGE_LIMIT],
         observed_generation=generation,
-        last_transition_time=rfc3339(now) if moved else old.last_transition_time,
+        last_transition_time=(
+            rfc3339(now) if old is None or old.status != text else old.last_transition_time
+        ),
     )
     others = tuple(c for c in status.conditions if c.type != type_)
     kept = tuple(new if c.type == type_ else c for c in status.conditions)

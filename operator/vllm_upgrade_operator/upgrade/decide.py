@@ -82,7 +82,7 @@ def decide(o: Observation, status: VLLMUpgradeStatus, now: float) -> Decision:
 
 
 def _is_new_attempt(o: Observation, status: VLLMUpgradeStatus) -> bool:
-    """Whether what is asked for has not been tried, and nothing of another attempt is in the way."""
+    """Whether what is asked for is untried, and nothing of another attempt is in the way."""
     if status.attempt is None:
         return True
     if status.phase == Phase.BLOCKED:
@@ -236,9 +236,7 @@ def _is_released(o: Observation, status: VLLMUpgradeStatus) -> bool:
     return (over or given_up) and o.canary is None and o.known_good is None
 
 
-def _requeue(
-    o: Observation, turn: Turn, status: VLLMUpgradeStatus, now: float
-) -> float | None:
+def _requeue(o: Observation, turn: Turn, status: VLLMUpgradeStatus, now: float) -> float | None:
     if turn.moved:
         return 0.0
     if turn.actions:

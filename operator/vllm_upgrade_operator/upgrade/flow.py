@@ -109,9 +109,7 @@ def roll_back(
 
 def remember(status: VLLMUpgradeStatus, **fields: object) -> VLLMUpgradeStatus:
     """Change working state that must outlive the operator's process."""
-    return status.model_copy(
-        update={"progress": status.progress.model_copy(update=fields)}
-    )
+    return status.model_copy(update={"progress": status.progress.model_copy(update=fields)})
 
 
 def since(text: str | None, default: float) -> float:

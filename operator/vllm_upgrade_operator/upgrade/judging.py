@@ -42,9 +42,7 @@ def look_is_due(spec: VLLMUpgradeSpec, status: VLLMUpgradeStatus, now: float) ->
     return now - seconds(status.progress.look_at) >= _EARLY * interval
 
 
-def until_next_look(
-    spec: VLLMUpgradeSpec, status: VLLMUpgradeStatus, now: float
-) -> float | None:
+def until_next_look(spec: VLLMUpgradeSpec, status: VLLMUpgradeStatus, now: float) -> float | None:
     """Seconds until pods should be scraped again; None where the phase needs no looks."""
     if status.phase not in _LOOKED_AT:
         return None
@@ -150,9 +148,7 @@ def _deltas(pods: list[Pod]) -> Mapping[str, Delta]:
     return {p.name: p.delta for p in pods if p.delta is not None}
 
 
-def _metrics_condition(
-    o: Observation, status: VLLMUpgradeStatus, now: float
-) -> VLLMUpgradeStatus:
+def _metrics_condition(o: Observation, status: VLLMUpgradeStatus, now: float) -> VLLMUpgradeStatus:
     serving = [p for p in _target_pods(o) if is_ready(p)]
     serving += [p for p in (() if o.canary is None else o.canary.pods) if is_ready(p)]
     blind = [p for p in serving if p.scrape_error is not None]

@@ -1,4 +1,4 @@
-"""Our labels on the pods: which runner really runs, which side a pod is on, what version answers."""
+"""Our labels on the pods: the runner that really runs, the side, the version that answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EVIDENCE_LIMIT = 512
 def label_actions(o: Observation, status: VLLMUpgradeStatus) -> tuple[LabelPod, ...]:
     """Label every pod whose labels do not say what is known of it."""
     wanted = [(p, ROLE_CANARY) for p in (() if o.canary is None else o.canary.pods)]
-    judged = status.phase in (Phase.PROMOTING, Phase.BAKING) and not _settled(o, status)
+    judged = status.phase in (Phase.PROMOTING, Phase.BAKING) and not _settled(status)
     for pod in () if o.target is None else o.target.pods:
         promoted = judged and is_promoted(o, pod)
         wanted.append((pod, ROLE_CANARY if promoted else ROLE_STABLE))
@@ -45,7 +45,7 @@ def unsettled_roles(o: Observation) -> list[str]:
     ]
 
 
-def _settled(o: Observation, status: VLLMUpgradeStatus) -> bool:
+def _settled(status: VLLMUpgradeStatus) -> bool:
     return status.phase == Phase.BAKING and status.progress.baked
 
 

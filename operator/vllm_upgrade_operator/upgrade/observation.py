@@ -60,7 +60,7 @@ class Pod:
     startup_phase: str | None = None
     """How far a pod that is not ready has come, such as `loading weights`."""
     delta: Delta | None = None
-    """Counters since the last look; None in the first look at a process, or if the scrape failed."""
+    """Counters since the last look; None in a process's first look, or if the scrape failed."""
     offered: float | None = None
     """Requests on the generation handlers since the process started."""
     in_flight: float | None = None

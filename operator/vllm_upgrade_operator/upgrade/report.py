@@ -86,7 +86,10 @@ def _conditions(o: Observation, status: VLLMUpgradeStatus, now: float) -> VLLMUp
     phase, message, generation = status.phase, status.message or "", o.generation
 
     def put(
-        current: VLLMUpgradeStatus, type_: str, value: bool | None, reason: str  # noqa: FBT001
+        current: VLLMUpgradeStatus,
+        type_: str,
+        value: bool | None,  # noqa: FBT001 - true, false or unknown
+        reason: str,
     ) -> VLLMUpgradeStatus:
         return conditions.put(
             current, type_, value, reason, message, generation=generation, now=now

@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
     VERIFIED = "Verified"
     EXCEPTED = "Excepted"
-    """On the fallback, and every feature behind it has a decided exception (or onMismatch: Allow)."""
+    """On the fallback, as was decided: by an exception for each feature, or onMismatch: Allow."""
     WAITING = "Waiting"
     WRONG_VERSION = "VersionMismatch"
     WRONG_RUNNER = "RunnerMismatch"
@@ -83,7 +83,7 @@ def _exception(
     today = datetime.fromtimestamp(now, UTC).date()
     for exception in exceptions:
         if exception.feature.casefold() == feature.casefold() and (
-            exception.retest_after is None or date.fromisoformat(exception.retest_after) >= today
+            date.fromisoformat(exception.retest_after) >= today
         ):
             return exception
     return None

@@ -134,7 +134,7 @@ class World:
         while self.now < end:
             requeue = self.reconcile()
             step = 1.0 if requeue is None else min(max(requeue, 0.0), 1.0)
-            self.now += step if step else 0.01
+            self.now += step or 0.01
 
     def run_until(self, phase: str, limit: float = 600.0) -> None:
         """Reconcile until the phase is reached; fails after `limit` simulated seconds."""
@@ -260,9 +260,7 @@ class World:
                 del self.pods[pod.name]
             self.canary_replicas, self.canary_deleting = None, False
         while self.canary_replicas is not None and len(self.of("canary")) < self.canary_replicas:
-            self._add(
-                "canary", "canary", ready=False, labels={"team": "a", CANARY: "uid-up"}
-            )
+            self._add("canary", "canary", ready=False, labels={"team": "a", CANARY: "uid-up"})
         wanted = self._hash(self.template)
         old = [p for p in self.of("llm") if p.template_hash != wanted]
         young = [p for p in self.of("llm") if p.ready_at is None]

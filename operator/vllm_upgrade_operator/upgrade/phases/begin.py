@@ -1,4 +1,4 @@
-"""`Pending` and `Preflight`: may this upgrade start at all? Nothing is changed before known-good."""
+"""`Pending` and `Preflight`: may this upgrade start? Nothing changes before known-good is kept."""
 
 from __future__ import annotations
 
@@ -194,9 +194,7 @@ def _images(known: KnownGood) -> tuple[str, ...]:
     return tuple(str(c.get("image", "")) for c in containers)
 
 
-def _block(
-    status: VLLMUpgradeStatus, refusal: Refusal | None, o: Observation, now: float
-) -> Turn:
+def _block(status: VLLMUpgradeStatus, refusal: Refusal | None, o: Observation, now: float) -> Turn:
     reason, message = (
         ("TargetNotFound", f"Deployment {o.spec.target_ref.name} is gone")
         if refusal is None

@@ -87,9 +87,7 @@ def canary(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     labels = traffic_labels(scene.candidate.template, o.traffic_keys)
     outside = [p for p in scene.pods if not is_fully_admitted(p, labels)]
     if outside:
-        admissions = tuple(
-            Admit(pod=p.name, pod_uid=p.uid, labels=labels, at=now) for p in outside
-        )
+        admissions = tuple(Admit(pod=p.name, pod_uid=p.uid, labels=labels, at=now) for p in outside)
         names = ", ".join(p.name for p in outside)
         return wait(status, f"admitting {names} to the traffic", *admissions)
     status = _record_candidate(scene, status, now)
@@ -123,9 +121,7 @@ def _hold(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
     return _next(scene, status, step, index, now)
 
 
-def _without_evidence(
-    scene: _Scene, status: VLLMUpgradeStatus, began: float, now: float
-) -> Turn:
+def _without_evidence(scene: _Scene, status: VLLMUpgradeStatus, began: float, now: float) -> Turn:
     analysis = scene.o.spec.analysis
     end = began + max(
         seconds_of(analysis.max_duration),
@@ -173,9 +169,7 @@ def _ask(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
     return turn if asked is not None else approval.announce(turn, message)
 
 
-def _next(
-    scene: _Scene, status: VLLMUpgradeStatus, step: Step, index: int, now: float
-) -> Turn:
+def _next(scene: _Scene, status: VLLMUpgradeStatus, step: Step, index: int, now: float) -> Turn:
     if step.approval:
         status = approval.record(scene.o, status, now)
     if index + 1 < len(scene.o.spec.strategy.steps):
@@ -253,9 +247,7 @@ def _gather_pods(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn |
     )
 
 
-def _capacity(
-    status: VLLMUpgradeStatus, scene: _Scene, pod: Pod, now: float
-) -> VLLMUpgradeStatus:
+def _capacity(status: VLLMUpgradeStatus, scene: _Scene, pod: Pod, now: float) -> VLLMUpgradeStatus:
     fits = pod.unschedulable is None
     return conditions.put(
         status,
@@ -289,9 +281,7 @@ def _verified(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn | No
     return None
 
 
-def _wrong_runner(
-    scene: _Scene, status: VLLMUpgradeStatus, finding: Finding, now: float
-) -> Turn:
+def _wrong_runner(scene: _Scene, status: VLLMUpgradeStatus, finding: Finding, now: float) -> Turn:
     status = _runner_condition(status, scene, False, "RunnerMismatch", finding.message, now)
     if scene.o.spec.runner.on_mismatch == "Rollback":
         return roll_back(status, "RunnerMismatch", finding.message, now=now)
@@ -305,9 +295,7 @@ def _wrong_runner(
     )
 
 
-def _unknown_runner(
-    scene: _Scene, status: VLLMUpgradeStatus, finding: Finding, now: float
-) -> Turn:
+def _unknown_runner(scene: _Scene, status: VLLMUpgradeStatus, finding: Finding, now: float) -> Turn:
     status = _runner_condition(status, scene, None, "RunnerUnknown", finding.message, now)
     return halt(
         status,
@@ -318,14 +306,10 @@ def _unknown_runner(
     )
 
 
-def _record_candidate(
-    scene: _Scene, status: VLLMUpgradeStatus, now: float
-) -> VLLMUpgradeStatus:
+def _record_candidate(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> VLLMUpgradeStatus:
     digests = tuple(sorted({p.digest for p in scene.pods if p.digest is not None}))
     versions = {p.version for p in scene.pods if p.version is not None}
-    seen = CandidateStatus(
-        digests=digests, version=versions.pop() if len(versions) == 1 else None
-    )
+    seen = CandidateStatus(digests=digests, version=versions.pop() if len(versions) == 1 else None)
     return _runner_condition(
         status.model_copy(update={"candidate": seen}),
         scene,
@@ -336,7 +320,7 @@ def _record_candidate(
     )
 
 
-def _runner_condition(  # noqa: PLR0913 - the parts of a condition
+def _runner_condition(  # noqa: PLR0913, PLR0917 - the parts of a condition
     status: VLLMUpgradeStatus,
     scene: _Scene,
     value: bool | None,  # noqa: FBT001 - a condition is true, false or unknown

@@ -85,9 +85,7 @@ def _rolling(o: Observation, target: Target, status: VLLMUpgradeStatus, now: flo
     return wait(status, "; ".join([message, *unready[:2], *unverified[:2]]), until=end)
 
 
-def _wrong_pod(
-    o: Observation, status: VLLMUpgradeStatus, now: float
-) -> tuple[str, str] | None:
+def _wrong_pod(o: Observation, status: VLLMUpgradeStatus, now: float) -> tuple[str, str] | None:
     """Find a promoted pod that is not what was judged."""
     for pod in promoted_pods(o):
         finding = verify(pod, o.spec.candidate, o.spec.runner, now)
@@ -95,11 +93,11 @@ def _wrong_pod(
             return finding.kind.value, f"after promotion {finding.message}"
         judged = status.candidate.digests if status.candidate else ()
         if pod.digest is not None and judged and pod.digest not in judged:
-            return (
-                "DigestMismatch",
+            message = (
                 f"{pod.name} runs image {pod.digest}, the canary that was judged ran "
-                f"{', '.join(judged)}: the tag has moved",
+                f"{', '.join(judged)}: the tag has moved"
             )
+            return "DigestMismatch", message
     return None
 
 

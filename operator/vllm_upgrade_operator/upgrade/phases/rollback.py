@@ -15,6 +15,7 @@ from vllm_upgrade_operator.upgrade.removal import grace_seconds, remove_canary, 
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeStatus
+    from vllm_upgrade_operator.upgrade.decision import Action
     from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
 
 
@@ -38,7 +39,7 @@ def rolling_back(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if removal is not None:
         words, actions, due = removal
         # Withdrawing comes first: the canary's users are helped at once, the target's later.
-        urgent = (*withdrawals(o), *restore)
+        urgent: tuple[Action, ...] = (*withdrawals(o), *restore)
         return wait(
             status,
             f"rolling back: {words} (because {why})",
@@ -73,14 +74,13 @@ def _unrest(target: Target, known: KnownGood, status: VLLMUpgradeStatus) -> str 
     """
     if target.observed_generation < target.generation:
         return f"{target.name} has not acted on its template yet"
-    foreign = [
-        p.name
-        for p in target.pods
-        if p.template_hash != known.template_hash
-    ]
+    foreign = [p.name for p in target.pods if p.template_hash != known.template_hash]
     if foreign:
         return f"pods of the candidate's template are still there: {', '.join(foreign[:3])}"
-    if status.progress.promoted and not target.ready == target.updated == target.replicas == target.total:
+    if (
+        status.progress.promoted
+        and not target.ready == target.updated == target.replicas == target.total
+    ):
         return f"{target.ready} of {target.replicas} pods of {target.name} ready"
     return None
 
