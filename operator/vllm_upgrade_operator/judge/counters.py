@@ -6,7 +6,7 @@ would promote a server that has stopped reporting.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 # Two reads of one process's start time may differ in the last digit of the exposition.
 _SAME_PROCESS_SECONDS = 0.5
@@ -113,10 +113,11 @@ class Delta:
     models: tuple[str, ...]
 
 
-_COUNTERS = (
+# What only ever grows in one process. `errors` is left out: it is computed from two counters that
+# are not written at the same instant, so it may fall by what was still under way.
+_GROWING = (
     "offered",
     "rejected",
-    "errors",
     "client_errors",
     "preemptions",
     "finished",
@@ -125,12 +126,6 @@ _COUNTERS = (
     "draft_tokens",
     "accepted_tokens",
 )
-_HISTOGRAMS = ("ttft", "itl", "e2e")
-_AS_AT_THE_END = frozenset(f.name for f in fields(Delta)) - {
-    "seconds",
-    *_COUNTERS,
-    *_HISTOGRAMS,
-}
 
 
 def delta(before: Sample, after: Sample) -> Delta | None:
@@ -138,23 +133,41 @@ def delta(before: Sample, after: Sample) -> Delta | None:
 
     Returns:
         None where the two cannot be compared and the later one is a new baseline: the process
-        was restarted in between, a counter went down, a histogram changed its buckets, or no
-        time has passed.
+        was restarted in between, a counter went down, or no time has passed.
     """
     seconds = after.taken_at - before.taken_at
     if seconds <= 0 or _restarted(before, after):
         return None
-    counters = {n: _difference(getattr(before, n), getattr(after, n)) for n in _COUNTERS}
-    histograms = {n: _grown(getattr(before, n), getattr(after, n)) for n in _HISTOGRAMS}
-    if any(v is not None and v < 0 for v in counters.values()):
+    if any(_fell(getattr(before, name), getattr(after, name)) for name in _GROWING):
         return None
-    if any(h is not None and min(h.counts) < 0 for h in histograms.values()):
+    ttft, itl, e2e = (
+        _grown(before.ttft, after.ttft),
+        _grown(before.itl, after.itl),
+        _grown(before.e2e, after.e2e),
+    )
+    if any(h is not None and min(h.counts) < 0 for h in (ttft, itl, e2e)):
         return None
     return Delta(
         seconds=seconds,
-        **{n: getattr(after, n) for n in _AS_AT_THE_END},
-        **counters,
-        **histograms,
+        offered=_difference(before.offered, after.offered),
+        rejected=_difference(before.rejected, after.rejected),
+        errors=_difference(before.errors, after.errors),
+        client_errors=_difference(before.client_errors, after.client_errors),
+        preemptions=_difference(before.preemptions, after.preemptions),
+        finished=_difference(before.finished, after.finished),
+        prompt_tokens=_difference(before.prompt_tokens, after.prompt_tokens),
+        generation_tokens=_difference(before.generation_tokens, after.generation_tokens),
+        rejections_approximate=after.rejections_approximate,
+        running=after.running,
+        waiting=after.waiting,
+        kv_usage=after.kv_usage,
+        kv_capacity_tokens=after.kv_capacity_tokens,
+        draft_tokens=_difference(before.draft_tokens, after.draft_tokens),
+        accepted_tokens=_difference(before.accepted_tokens, after.accepted_tokens),
+        ttft=ttft,
+        itl=itl,
+        e2e=e2e,
+        models=after.models,
     )
 
 
@@ -162,6 +175,10 @@ def _restarted(before: Sample, after: Sample) -> bool:
     if before.process_started_at is None or after.process_started_at is None:
         return False
     return abs(after.process_started_at - before.process_started_at) > _SAME_PROCESS_SECONDS
+
+
+def _fell(before: float | None, after: float | None) -> bool:
+    return before is not None and after is not None and after < before
 
 
 def _difference(before: float | None, after: float | None) -> float | None:
