@@ -81,8 +81,9 @@ class Recorder:
             try:
                 await self._write(event)
             except ApiError as error:
-                # A namespace that is being deleted takes no events; there is nobody to tell.
-                _log.info("event not written: %s: %s", event["reason"], error)
+                # A namespace that is being deleted takes no events, and nobody waits for them.
+                if "is being terminated" not in error.message:
+                    _log.warning("event not written: %s: %s", event["reason"], error)
 
     async def _write(self, event: dict[str, Any]) -> None:
         about = event["involvedObject"]

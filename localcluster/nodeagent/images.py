@@ -157,7 +157,9 @@ class ImageMap:
         if wanted in self._entries:
             return self._entries[wanted]
         patterns = [p for p in self._entries if "*" in p and fnmatchcase(wanted, p)]
-        return self._entries[max(patterns, key=len)] if patterns else None
+        if not patterns:
+            return None
+        return self._entries[max(patterns, key=lambda p: len(p.replace("*", "")))]
 
 
 def _check(path: Path, pattern: str, entry: object) -> None:
