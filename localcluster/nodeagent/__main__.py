@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import resource
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,9 +119,16 @@ async def _until(stop: asyncio.Event, *loops: Coroutine[None, None, None]) -> No
             task.cancel()
 
 
+def _allow_many_files() -> None:
+    """A container takes five descriptors, so the usual soft limit would end at 200 of them."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def main() -> None:
     """Run the node agent until it is told to stop."""
     arguments = _arguments()
+    _allow_many_files()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     asyncio.run(_run(arguments))
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ class Process:
         self._child = child
         self._ledger = ledger
         self._exited = asyncio.get_running_loop().create_future()
-        self._open_outputs: set[int] = set()
+        self._open_outputs: dict[int, IO[bytes]] = {}
         self._drained = asyncio.Event()
         self._pidfd = os.pidfd_open(child.pid)
         asyncio.get_running_loop().add_reader(self._pidfd, self._on_exit)
@@ -127,8 +127,12 @@ class Process:
             ledger.add(child.pid)
         for name, stream in (("stdout", child.stdout), ("stderr", child.stderr)):
             if stream is not None:
-                process._read(name, stream.fileno(), output)
-        failure = await _read_report(report)
+                process._read(name, stream, output)
+        try:
+            failure = await _read_report(report)
+        except asyncio.CancelledError:
+            process.kill()
+            raise
         if failure:
             process.kill()
             await process.wait()
@@ -165,9 +169,10 @@ class Process:
         if not self._exited.done():
             self._exited.set_result(code)
 
-    def _read(self, name: str, descriptor: int, output: Callable[[str, bytes], None]) -> None:
+    def _read(self, name: str, stream: IO[bytes], output: Callable[[str, bytes], None]) -> None:
+        descriptor = stream.fileno()
         os.set_blocking(descriptor, False)
-        self._open_outputs.add(descriptor)
+        self._open_outputs[descriptor] = stream
 
         def readable() -> None:
             try:
@@ -182,16 +187,13 @@ class Process:
 
     def _close_output(self, descriptor: int) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
-        self._open_outputs.discard(descriptor)
+        self._open_outputs.pop(descriptor).close()
         if not self._open_outputs:
             self._drained.set()
 
     def _close_outputs(self) -> None:
         for descriptor in list(self._open_outputs):
             self._close_output(descriptor)
-        for stream in (self._child.stdout, self._child.stderr):
-            if stream is not None:
-                stream.close()
 
 
 def kill_session(session: int) -> list[int]:
