@@ -13,10 +13,11 @@ from vllm_upgrade_operator.api.model import Model
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 Duration = Annotated[str, Field(pattern=durations.PATTERN, max_length=24)]
 Text = Annotated[str, Field(max_length=1024)]
-Flag = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=128)]
+Flag = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
 VariableName = Annotated[str, Field(min_length=1, max_length=256)]
-Limit = Annotated[int | str, Field()]
-"""A number, or text with the metric's unit. The CRD makes it an int-or-string."""
+LIMIT_PATTERN = "^([0-9]+([.][0-9]+)?%|([0-9]{1,5}(h|m|s|ms)){1,4})$"
+Limit = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=LIMIT_PATTERN, max_length=24)]
+"""A whole number, a percentage or a duration: which of them, the metric says."""
 
 
 class TargetRef(Model):
@@ -57,18 +58,18 @@ class Candidate(Model):
     version: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         None, description="What GET /version of the new pods must answer."
     )
-    args: Annotated[tuple[Argument, ...], Field(max_length=128)] = Field(
+    args: Annotated[tuple[Argument, ...], Field(max_length=64)] = Field(
         (), description="Flags to set.", json_schema_extra={"x-kubernetes-list-map-keys": ["flag"]}
     )
-    unset_args: Annotated[tuple[Flag, ...], Field(max_length=128)] = Field(
+    unset_args: Annotated[tuple[Flag, ...], Field(max_length=64)] = Field(
         (), description="Flags to remove.", json_schema_extra={"x-kubernetes-list-type": "set"}
     )
-    env: Annotated[tuple[EnvVar, ...], Field(max_length=128)] = Field(
+    env: Annotated[tuple[EnvVar, ...], Field(max_length=64)] = Field(
         (),
         description="Environment variables to set.",
         json_schema_extra={"x-kubernetes-list-map-keys": ["name"]},
     )
-    unset_env: Annotated[tuple[VariableName, ...], Field(max_length=128)] = Field(
+    unset_env: Annotated[tuple[VariableName, ...], Field(max_length=64)] = Field(
         (),
         description="Environment variables to remove.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
@@ -165,8 +166,8 @@ class Metric(StrEnum):
     REJECTIONS = "Rejections"
     ERRORS = "Errors"
     QUEUE_DEPTH = "QueueDepth"
-    TIME_TO_FIRST_TOKEN = "TimeToFirstToken"
-    INTER_TOKEN_LATENCY = "InterTokenLatency"
+    TIME_TO_FIRST_TOKEN = "TimeToFirstToken"  # noqa: S105 - a token of text
+    INTER_TOKEN_LATENCY = "InterTokenLatency"  # noqa: S105 - the same
     END_TO_END_LATENCY = "EndToEndLatency"
     KV_CACHE_USAGE = "KVCacheUsage"
     KV_CAPACITY = "KVCapacity"
