@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LEAST_GRACE_AFTER_HOOK = 2.0
+LEAST_GRACE = 2.0
 START_FAILED = 128
 OOM_AFTER = "LOCALCLUSTER_OOM_AFTER"
 
@@ -175,7 +175,9 @@ class Container:
             except (ImageNotFoundError, ImageMapError) as error:
                 message = str(error)
             else:
-                self._event("Normal", "Pulled", f'Container image "{name}" already present')
+                self._event(
+                    "Normal", "Pulled", f'Container image "{name}" already present on machine'
+                )
                 return image
             now = asyncio.get_running_loop().time()
             self._event("Warning", "Failed", f'Failed to pull image "{name}": {message}')
@@ -299,9 +301,9 @@ class Container:
                 await _cancel(hooking)
             elif wrong := hooking.result():
                 self._event("Warning", "FailedPreStopHook", f"PreStopHook failed: {wrong}")
-            deadline = max(deadline, loop.time() + LEAST_GRACE_AFTER_HOOK)
         process.terminate()
-        done, _ = await asyncio.wait({ending}, timeout=max(0.0, deadline - loop.time()))
+        left = max(deadline - loop.time(), LEAST_GRACE)
+        done, _ = await asyncio.wait({ending}, timeout=left)
         if not done:
             process.kill()
         await ending

@@ -80,6 +80,9 @@ class Root:
             following = place.parent if part == ".." else place / part
             if part == ".." and place == self._path:
                 continue
+            if not os.access(place, os.R_OK | os.X_OK):
+                # Such as /root for an ordinary user: nobody inside could use what is there.
+                self._make_writable(place)
             if following.is_symlink():
                 links += 1
                 if links > 40:
@@ -106,7 +109,8 @@ class Root:
         if directory in self._own:
             return
         _mount("tmpfs", self._over, "tmpfs", 0)
-        _mirror(directory, self._over)
+        if os.access(directory, os.R_OK | os.X_OK):
+            _mirror(directory, self._over)
         _mount(self._over, directory, None, MS_MOVE)
         self._own.add(directory)
 

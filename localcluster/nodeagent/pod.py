@@ -51,6 +51,8 @@ class Pod:
         self._stopped = False
         self._stopping = asyncio.Event()
         self._dirty = asyncio.Event()
+        # An older status must not arrive after the final one.
+        self._writing = asyncio.Lock()
         self._sent_conditions: dict[str, dict[str, Any]] = {}
         self.containers = {
             spec["name"]: self._container(spec, is_init=is_init) for is_init, spec in _specs(pod)
@@ -251,7 +253,8 @@ class Pod:
         """Patch the status; whether there is nothing left to do about it."""
         body = {"metadata": {"uid": self._uid}, "status": status}
         try:
-            await self._context.client.patch(f"{self._path}/status", body, STRATEGIC)
+            async with self._writing:
+                await self._context.client.patch(f"{self._path}/status", body, STRATEGIC)
         except ApiError as error:
             # Gone, or another pod of the same name: the watch will say so.
             if error.status in (404, 409):
