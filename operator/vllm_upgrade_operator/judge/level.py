@@ -1,0 +1,144 @@
+"""Checks of a gauge: queue depth, KV cache usage, KV cache capacity.
+
+Values of a gauge that follow each other are alike, so their number proves nothing: what counts is
+that the canary is beyond the limit in block after block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from vllm_upgrade_operator.api.spec import Metric
+from vllm_upgrade_operator.judge.finding import Finding
+from vllm_upgrade_operator.judge.words import count, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vllm_upgrade_operator.api.checks import Check
+    from vllm_upgrade_operator.judge.evidence import Block, Evidence
+
+CONSISTENT_BLOCKS = 2
+"""Blocks in a row, the last ones, whose means must each be beyond the limit."""
+
+
+def block(canary: Sequence[float], stable: Sequence[float]) -> Block:
+    """Write one look down: the canary pods' mean, and the stable pods' mean and extremes."""
+    look = {"l": 1.0, "c": sum(canary) / len(canary)}
+    if stable:
+        look |= {
+            "sl": 1.0,
+            "s": sum(stable) / len(stable),
+            "s-": min(stable),
+            "s+": max(stable),
+        }
+    return look
+
+
+def weigh(check: Check, evidence: Evidence) -> Finding:
+    """Say what the last blocks show."""
+    show = percent if check.metric is Metric.KV_CACHE_USAGE else count
+    recent = evidence.recent(CONSISTENT_BLOCKS)
+    last = recent[-1] if recent else evidence.current
+    limits = _limits(check)
+    over = [limit for limit in limits if limit.beyond(last)]
+    broken = len(recent) == CONSISTENT_BLOCKS and any(
+        all(limit.harmed(b) for b in recent) for limit in limits
+    )
+    canary, stable = _mean(last, "c"), _mean(last, "s")
+    beside = "" if stable is None else f" (stable {show(stable)})"
+    named = " and ".join(limit.words(show) for limit in over or limits)
+    return Finding(
+        canary=show(canary),
+        stable=show(stable),
+        stable_value=stable,
+        broken=broken,
+        doubtful=bool(over),
+        words=f"{show(canary)}{beside}, {'beyond' if over else 'within'} {named or 'no limit'}",
+    )
+
+
+class _Limit(Protocol):
+    """One limit of a check."""
+
+    def beyond(self, block: Block) -> bool:
+        """Whether the canary's mean in a block is on the wrong side."""
+
+    def harmed(self, block: Block) -> bool:
+        """Whether it is, and more so than any stable pod."""
+
+    def words(self, show: Callable[[float | None], str]) -> str:
+        """Name the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Max:
+    """A hard limit. Load that hurts stable pods as much is no reason to act on it."""
+
+    limit: float
+
+    def beyond(self, block: Block) -> bool:
+        return (_mean(block, "c") or 0.0) > self.limit
+
+    def harmed(self, block: Block) -> bool:
+        worst = _mean(block, "s+")
+        return self.beyond(block) and (worst is None or (_mean(block, "c") or 0.0) > worst)
+
+    def words(self, show: Callable[[float | None], str]) -> str:
+        return f"the limit of {show(self.limit)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Increase:
+    """At most so many times the stable pods' value, where it is above a floor at all."""
+
+    factor: float
+    floor: float
+
+    def beyond(self, block: Block) -> bool:
+        canary, worst = _mean(block, "c"), _mean(block, "s+")
+        if canary is None or worst is None:
+            return False
+        return canary > max(self.floor, self.factor * worst)
+
+    def harmed(self, block: Block) -> bool:
+        return self.beyond(block)
+
+    def words(self, show: Callable[[float | None], str]) -> str:
+        floor = f" and above {show(self.floor)}" if self.floor > 0 else ""
+        return f"{percent(self.factor - 1)} more than the worst stable pod{floor}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Decrease:
+    """At least so many times the stable pods' value."""
+
+    factor: float
+
+    def beyond(self, block: Block) -> bool:
+        canary, worst = _mean(block, "c"), _mean(block, "s-")
+        return canary is not None and worst is not None and canary < self.factor * worst
+
+    def harmed(self, block: Block) -> bool:
+        return self.beyond(block)
+
+    def words(self, show: Callable[[float | None], str]) -> str:  # noqa: ARG002 - a protocol's
+        return f"{percent(1 - self.factor)} less than the lowest stable pod"
+
+
+def _limits(check: Check) -> list[_Limit]:
+    limits: list[_Limit] = []
+    if check.max is not None:
+        limits.append(_Max(check.max))
+    if check.max_increase is not None:
+        limits.append(_Increase(1 + check.max_increase, check.floor))
+    if check.max_decrease is not None:
+        limits.append(_Decrease(1 - check.max_decrease))
+    return limits
+
+
+def _mean(block: Block, key: str) -> float | None:
+    """Average over the looks that had it."""
+    looks = block.get("l" if key == "c" else "sl", 0.0)
+    return block.get(key, 0.0) / looks if looks else None

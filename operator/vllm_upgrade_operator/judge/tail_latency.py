@@ -1,0 +1,214 @@
+"""Checks of a quantile of a latency.
+
+Values are shown as quantiles, interpolated in the buckets; what decides is counts above a bucket
+bound, which are exact: a p99 of two hundred requests is otherwise the second slowest of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from vllm_upgrade_operator.judge.finding import Finding
+from vllm_upgrade_operator.judge.histograms import above, bucket_of, per_bucket, quantile
+from vllm_upgrade_operator.judge.ratio import (
+    BAD_EVENTS,
+    CHANCE,
+    CONSISTENT_BLOCKS,
+    DOUBT,
+    WORSE_THAN_STABLE,
+)
+from vllm_upgrade_operator.judge.tails import more_than, upper_tail
+from vllm_upgrade_operator.judge.words import percent, plural, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from vllm_upgrade_operator.api.checks import Check
+    from vllm_upgrade_operator.judge.counters import Histogram
+    from vllm_upgrade_operator.judge.evidence import Block, Evidence
+
+
+def block(canary: Iterable[Histogram], stable: Iterable[Histogram], requests: float) -> Block:
+    """Write one look down: observations per bucket of either side.
+
+    Args:
+        canary: Of the canary pods, all with the same bounds.
+        stable: Of the stable pods, with the same bounds too.
+        requests: Canary requests that the observations belong to.
+    """
+    look: Block = {"r": requests}
+    for side, histograms in (("c", canary), ("s", stable)):
+        for histogram in histograms:
+            for index, number in enumerate(per_bucket(histogram.counts)):
+                if number:
+                    key = f"{side}{index}"
+                    look[key] = look.get(key, 0.0) + number
+    return look
+
+
+def weigh(check: Check, evidence: Evidence, min_requests: int) -> Finding:
+    """Say what the window shows; `evidence.bounds` are the buckets' bounds."""
+    if check.quantile is None:
+        raise ValueError(f"check {check.name!r} of {check.metric} has no quantile")
+    window = _Tail(evidence.window(), evidence.bounds, check.quantile)
+    recent = [_Tail(b, evidence.bounds, check.quantile) for b in evidence.recent(CONSISTENT_BLOCKS)]
+    enough = len(recent) == CONSISTENT_BLOCKS and window.trials >= min_requests / 2
+    limits = _limits(check, window, evidence.reference)
+    broken = [
+        limit
+        for limit in limits
+        if enough and limit.harmed(window) and all(limit.beyond(b) for b in recent)
+    ]
+    doubtful = [limit for limit in limits if limit.doubted(window)]
+    named = broken or doubtful or limits
+    return Finding(
+        canary=seconds(window.value),
+        stable=seconds(window.stable_value),
+        stable_value=window.stable_value,
+        broken=bool(broken),
+        doubtful=bool(doubtful),
+        words=f"{seconds(window.value)}, {'over' if broken or doubtful else 'within'} "
+        f"{' and '.join(limit.words for limit in named) or 'no limit'}, "
+        f"in {plural(window.requests, 'request')}",
+    )
+
+
+class _Tail:
+    """The two sides' observations in a span of looks."""
+
+    def __init__(self, block: Block, bounds: Sequence[float], q: float) -> None:
+        self.bounds = bounds
+        self.q = q
+        self.requests = block.get("r", 0.0)
+        self.canary = [block.get(f"c{i}", 0.0) for i in range(len(bounds))]
+        self.stable = [block.get(f"s{i}", 0.0) for i in range(len(bounds))]
+        self.value = quantile(bounds, self.canary, q)
+        self.stable_value = quantile(bounds, self.stable, q)
+        # The tokens of one request share its fate: no more than its requests count as trials.
+        observed = sum(self.canary)
+        self._scale = min(1.0, self.requests / observed) if observed > 0 else 0.0
+        self.trials = observed * self._scale
+
+    def canary_above(self, index: int) -> tuple[float, float]:
+        """Give the canary's observations above a bound, and all of them, as trials."""
+        return above(self.canary, index) * self._scale, self.trials
+
+    def stable_above(self, index: int) -> tuple[float, float]:
+        """Give the same of the stable pods."""
+        return above(self.stable, index) * self._scale, sum(self.stable) * self._scale
+
+
+class _Limit(Protocol):
+    """One limit of a check."""
+
+    @property
+    def words(self) -> str:
+        """Name the limit."""
+
+    def beyond(self, tail: _Tail) -> bool:
+        """Whether the tail of a block is on the wrong side, chance or not."""
+
+    def harmed(self, tail: _Tail) -> bool:
+        """Whether the window is too bad to be chance."""
+
+    def doubted(self, tail: _Tail) -> bool:
+        """Whether the window is bad enough not to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A limit in seconds: hard, or frozen from stable pods that are gone.
+
+    Observations are counted above the first bucket bound that is not below the limit, so that
+    none within the limit is counted.
+    """
+
+    limit: float
+    name: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.name} of {seconds(self.limit)}"
+
+    def beyond(self, tail: _Tail) -> bool:
+        slow, of = tail.canary_above(bucket_of(tail.bounds, self.limit))
+        return slow > (1 - tail.q) * of
+
+    def harmed(self, tail: _Tail) -> bool:
+        index = bucket_of(tail.bounds, self.limit)
+        slow, of = tail.canary_above(index)
+        stable = tail.stable_above(index)
+        if stable[1] > 0 and more_than(slow, of, *stable, 1.0) > WORSE_THAN_STABLE:
+            return False
+        return slow - (1 - tail.q) * of >= BAD_EVENTS and (
+            upper_tail(slow, of, 1 - tail.q) <= CHANCE
+        )
+
+    def doubted(self, tail: _Tail) -> bool:
+        slow, of = tail.canary_above(bucket_of(tail.bounds, self.limit))
+        return upper_tail(slow, of, 1 - tail.q) <= DOUBT
+
+
+@dataclass(frozen=True, slots=True)
+class _Increase:
+    """At most so many times the stable pods' quantile.
+
+    Decided at the two bucket bounds around that quantile: the canary must have more than so many
+    times the stable pods' share of slower observations at one of them, and its own quantile must
+    be over the limit.
+    """
+
+    factor: float
+    stable: float
+
+    @property
+    def words(self) -> str:
+        return f"stable's {seconds(self.stable)} by {percent(self.factor - 1)}"
+
+    def beyond(self, tail: _Tail) -> bool:
+        for index in self._bounds(tail):
+            slow, of = tail.canary_above(index)
+            stable_slow, stable_of = tail.stable_above(index)
+            if slow * stable_of > self.factor * stable_slow * of:
+                return True
+        return False
+
+    def harmed(self, tail: _Tail) -> bool:
+        return self._over(tail, CHANCE, BAD_EVENTS)
+
+    def doubted(self, tail: _Tail) -> bool:
+        return self._over(tail, DOUBT, 0.0)
+
+    def _over(self, tail: _Tail, chance: float, events: float) -> bool:
+        if tail.value is None or tail.value <= self.factor * self.stable:
+            return False
+        indexes = self._bounds(tail)
+        for index in indexes:
+            slow, of = tail.canary_above(index)
+            stable_slow, stable_of = tail.stable_above(index)
+            if stable_of <= 0:
+                continue
+            excess = slow - self.factor * of * stable_slow / stable_of
+            unlikely = more_than(slow, of, stable_slow, stable_of, self.factor)
+            # Two bounds are tried, so each may only be half as unlikely.
+            if excess >= events and unlikely <= chance / len(indexes):
+                return True
+        return False
+
+    def _bounds(self, tail: _Tail) -> tuple[int, ...]:
+        index = bucket_of(tail.bounds, self.stable)
+        return (index - 1, index) if index else (index,)
+
+
+def _limits(check: Check, window: _Tail, reference: float | None) -> list[_Limit]:
+    limits: list[_Limit] = []
+    if check.max is not None:
+        limits.append(_Value(check.max, "the limit"))
+    if check.max_increase is not None:
+        factor = 1 + check.max_increase
+        if window.stable_value is not None:
+            limits.append(_Increase(factor, window.stable_value))
+        elif reference is not None:
+            limits.append(_Value(factor * reference, "the limit frozen from stable pods"))
+    return limits
