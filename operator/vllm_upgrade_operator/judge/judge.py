@@ -148,7 +148,7 @@ def _verdict(
     check: Check, state: Evidence, finding: Finding, min_requests: int
 ) -> tuple[Verdict, str]:
     if state.harmful and finding.broken:
-        return Verdict.HARM, finding.words
+        return Verdict.HARM, f"{finding.words}; {plural(state.requests, 'request')} in all"
     if state.requests < min_requests:
         seen = f"{state.requests:.0f} of {plural(min_requests, 'request')}"
         return Verdict.HOLD, f"{finding.words}; {seen}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from vllm_upgrade_operator.api.spec import Metric
 from vllm_upgrade_operator.judge.finding import Finding
-from vllm_upgrade_operator.judge.words import count, percent
+from vllm_upgrade_operator.judge.words import count, over_stable, percent, phrase, relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,14 +48,17 @@ def weigh(check: Check, evidence: Evidence) -> Finding:
     )
     canary, stable = _mean(last, "c"), _mean(last, "s")
     beside = "" if stable is None else f" (stable {show(stable)})"
-    named = " and ".join(limit.words(show) for limit in over or limits)
     return Finding(
         canary=show(canary),
         stable=show(stable),
         stable_value=stable,
         broken=broken,
         doubtful=bool(over),
-        words=f"{show(canary)}{beside}, {'beyond' if over else 'within'} {named or 'no limit'}",
+        words=phrase(
+            show(canary) + beside,
+            relation(clear=bool(over), beyond=False),
+            [limit.words(show, last) for limit in over or limits],
+        ),
     )
 
 
@@ -68,7 +71,7 @@ class _Limit(Protocol):
     def harmed(self, block: Block) -> bool:
         """Whether it is, and more so than any stable pod."""
 
-    def words(self, show: Callable[[float | None], str]) -> str:
+    def words(self, show: Callable[[float | None], str], block: Block) -> str:
         """Name the limit."""
 
 
@@ -85,7 +88,8 @@ class _Max:
         worst = _mean(block, "s+")
         return self.beyond(block) and (worst is None or (_mean(block, "c") or 0.0) > worst)
 
-    def words(self, show: Callable[[float | None], str]) -> str:
+    def words(self, show: Callable[[float | None], str], block: Block) -> str:
+        del block
         return f"the limit of {show(self.limit)}"
 
 
@@ -105,9 +109,11 @@ class _Increase:
     def harmed(self, block: Block) -> bool:
         return self.beyond(block)
 
-    def words(self, show: Callable[[float | None], str]) -> str:
-        floor = f" and above {show(self.floor)}" if self.floor > 0 else ""
-        return f"{percent(self.factor - 1)} more than the worst stable pod{floor}"
+    def words(self, show: Callable[[float | None], str], block: Block) -> str:
+        worst = _mean(block, "s+")
+        if worst is None or self.factor * worst < self.floor:
+            return f"the limit of {show(self.floor)} (the floor of this comparison)"
+        return over_stable(show, worst, self.factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +129,8 @@ class _Decrease:
     def harmed(self, block: Block) -> bool:
         return self.beyond(block)
 
-    def words(self, show: Callable[[float | None], str]) -> str:  # noqa: ARG002 - a protocol's
-        return f"{percent(1 - self.factor)} less than the lowest stable pod"
+    def words(self, show: Callable[[float | None], str], block: Block) -> str:
+        return over_stable(show, _mean(block, "s-"), self.factor)
 
 
 def _limits(check: Check) -> list[_Limit]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from vllm_upgrade_operator.judge.finding import Finding
 from vllm_upgrade_operator.judge.tails import less_than, more_than, upper_tail
-from vllm_upgrade_operator.judge.words import percent, plural
+from vllm_upgrade_operator.judge.words import over_stable, percent, phrase, plural, relation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,9 +58,14 @@ def weigh(check: Check, evidence: Evidence) -> Finding:
         stable_value=stable_rate,
         broken=bool(broken),
         doubtful=bool(doubtful),
-        words=f"{percent(rate)}, {'over' if broken or doubtful else 'within'} "
-        f"{' and '.join(limit.words(stable_rate) for limit in named) or 'no limit'}, "
-        f"in {plural(requests, 'request')}",
+        words=phrase(
+            percent(rate),
+            relation(
+                clear=bool(broken or doubtful), beyond=any(limit.beyond(window) for limit in limits)
+            ),
+            [limit.words(stable_rate) for limit in named],
+        )
+        + f", in {plural(requests, 'request')}",
     )
 
 
@@ -126,7 +131,7 @@ class _Increase:
         return more_than(*canary, *stable, self.factor) <= DOUBT
 
     def words(self, stable: float | None) -> str:
-        return f"stable's {percent(stable)} by {percent(self.factor - 1)}"
+        return over_stable(percent, stable, self.factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +153,7 @@ class _Decrease:
         return less_than(*canary, *stable, self.factor) <= DOUBT
 
     def words(self, stable: float | None) -> str:
-        return f"{percent(1 - self.factor)} below stable's {percent(stable)}"
+        return over_stable(percent, stable, self.factor)
 
 
 def _limits(check: Check, window: Block) -> list[_Limit]:

@@ -19,7 +19,7 @@ from vllm_upgrade_operator.judge.ratio import (
     WORSE_THAN_STABLE,
 )
 from vllm_upgrade_operator.judge.tails import more_than, upper_tail
-from vllm_upgrade_operator.judge.words import percent, plural, seconds
+from vllm_upgrade_operator.judge.words import over_stable, phrase, plural, relation, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,9 +68,14 @@ def weigh(check: Check, evidence: Evidence, min_requests: int) -> Finding:
         stable_value=window.stable_value,
         broken=bool(broken),
         doubtful=bool(doubtful),
-        words=f"{seconds(window.value)}, {'over' if broken or doubtful else 'within'} "
-        f"{' and '.join(limit.words for limit in named) or 'no limit'}, "
-        f"in {plural(window.requests, 'request')}",
+        words=phrase(
+            seconds(window.value),
+            relation(
+                clear=bool(broken or doubtful), beyond=any(limit.beyond(window) for limit in limits)
+            ),
+            [limit.words for limit in named],
+        )
+        + f", in {plural(window.requests, 'request')}",
     )
 
 
@@ -164,7 +169,7 @@ class _Increase:
 
     @property
     def words(self) -> str:
-        return f"stable's {seconds(self.stable)} by {percent(self.factor - 1)}"
+        return over_stable(seconds, self.stable, self.factor)
 
     def beyond(self, tail: _Tail) -> bool:
         for index in self._bounds(tail):
@@ -210,5 +215,5 @@ def _limits(check: Check, window: _Tail, reference: float | None) -> list[_Limit
         if window.stable_value is not None:
             limits.append(_Increase(factor, window.stable_value))
         elif reference is not None:
-            limits.append(_Value(factor * reference, "the limit frozen from stable pods"))
+            limits.append(_Value(factor * reference, "the limit, frozen from stable pods,"))
     return limits

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
 NONE = "-"
 
 
@@ -27,3 +32,21 @@ def count(value: float | None) -> str:
 def plural(number: float, noun: str) -> str:
     """Write a whole number with its noun."""
     return f"{number:.0f} {noun}" + ("" if round(number) == 1 else "s")
+
+
+def relation(*, clear: bool, beyond: bool) -> str:
+    """Say how a value stands to its limits: `beyond` may be chance, `clear` is hardly."""
+    return "beyond" if clear else "not clearly beyond" if beyond else "within"
+
+
+def phrase(value: str, relation: str, limits: Sequence[str]) -> str:
+    """Put a value and its limits into words."""
+    return f"{value}, {relation} {' and '.join(limits)}" if limits else f"{value}, without a limit"
+
+
+def over_stable(show: Callable[[float | None], str], stable: float | None, factor: float) -> str:
+    """Name a limit that follows from the stable pods' value."""
+    if stable is None:
+        return "a limit by stable pods, of which none was read"
+    limit = show(stable * factor)
+    return f"the limit of {limit} (stable {show(stable)} {factor - 1:+.0%})"

@@ -1,0 +1,147 @@
+"""Asking a vLLM pod: fixed paths, plain HTTP on its pod address, bounded in size and time.
+
+No redirect is followed and no proxy of the environment is used: what answers is the pod or
+nothing. Errors say what happened and never contain what the pod sent.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Self
+
+import aiohttp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECONDS = 3.0
+"""How long one answer may take, connecting included."""
+LIMIT_BYTES = 4 * 1024 * 1024
+"""How large one answer may be."""
+
+_SMALL_BYTES = 64 * 1024
+_VERSION_CHARACTERS = 64
+_MODEL_CHARACTERS = 256
+
+
+class VLLMError(Exception):
+    """A pod did not answer as a vLLM server does."""
+
+
+class RefusedError(VLLMError):
+    """No connection, or it broke: while it starts, a vLLM server refuses connections."""
+
+
+class TimedOutError(VLLMError):
+    """No complete answer in time."""
+
+
+class TooLargeError(VLLMError):
+    """The answer is larger than allowed."""
+
+
+class BadStatusError(VLLMError):
+    """Another status than 200; a redirect is one too.
+
+    Attributes:
+        status: The HTTP status code.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class BadAnswerError(VLLMError):
+    """The answer is not of the form that the path has in vLLM."""
+
+
+class VLLMClient:
+    """Asks pods; safe to share between tasks of one event loop."""
+
+    def __init__(self, *, seconds: float = SECONDS, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._seconds = seconds
+        self._limit_bytes = limit_bytes
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=seconds),
+            # A kept connection would be one more thing that a draining pod waits for.
+            connector=aiohttp.TCPConnector(limit=64, force_close=True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def metrics(self, address: str, port: int) -> str:
+        """Read `/metrics`, the Prometheus text. Raises `VLLMError`."""
+        body = await self._get(address, port, "/metrics", self._limit_bytes)
+        return body.decode("utf-8", errors="replace")
+
+    async def version(self, address: str, port: int) -> str:
+        """Read what `/version` answers, such as `0.29.0`. Raises `VLLMError`."""
+        answer = await self._json(address, port, "/version")
+        version = answer.get("version")
+        if not isinstance(version, str) or not 0 < len(version) <= _VERSION_CHARACTERS:
+            raise BadAnswerError(f"{address}:{port}/version has no text `version`")
+        return version
+
+    async def models(self, address: str, port: int, api_key: str | None = None) -> tuple[str, ...]:
+        """Read the names of the served models from `/v1/models`. Raises `VLLMError`."""
+        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        answer = await self._json(address, port, "/v1/models", headers)
+        data = answer.get("data")
+        names = [m.get("id") if isinstance(m, dict) else None for m in data or ()]
+        if not isinstance(data, list) or not all(
+            isinstance(n, str) and len(n) <= _MODEL_CHARACTERS for n in names
+        ):
+            raise BadAnswerError(f"{address}:{port}/v1/models has no list of models with an `id`")
+        return tuple(str(name) for name in names)
+
+    async def _json(
+        self, address: str, port: int, path: str, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        body = await self._get(address, port, path, _SMALL_BYTES, headers)
+        try:
+            answer = json.loads(body)
+        except ValueError as error:
+            raise BadAnswerError(f"{address}:{port}{path} is not JSON") from error
+        if not isinstance(answer, dict):
+            raise BadAnswerError(f"{address}:{port}{path} is not a JSON object")
+        return answer
+
+    async def _get(
+        self,
+        address: str,
+        port: int,
+        path: str,
+        limit: int,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        host = f"[{address}]" if ":" in address else address
+        where = f"{host}:{port}{path}"
+        try:
+            async with self._session.get(
+                f"http://{where}", allow_redirects=False, headers=headers
+            ) as response:
+                if response.status != 200:
+                    raise BadStatusError(f"{where} answered {response.status}", response.status)
+                body = bytearray()
+                async for chunk in response.content.iter_chunked(65536):
+                    body += chunk
+                    if len(body) > limit:
+                        raise TooLargeError(f"{where} answered more than {limit} bytes")
+                return bytes(body)
+        except TimeoutError as error:
+            raise TimedOutError(f"{where} did not answer in {self._seconds:g} s") from error
+        except aiohttp.ClientConnectorError as error:
+            raise RefusedError(f"{where}: {error.strerror or 'cannot connect'}") from error
+        except aiohttp.ClientError as error:
+            raise RefusedError(f"{where}: {type(error).__name__}") from error

@@ -1,0 +1,103 @@
+"""Which container of a pod template runs vLLM, and where it listens."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from vllm_upgrade_operator.vllm.arguments import value_of
+from vllm_upgrade_operator.vllm.command import is_vllm_command, words
+from vllm_upgrade_operator.vllm.errors import TemplateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_PORT = 8000
+"""What `vllm serve` listens on without `--port`."""
+
+_IMAGE_WORD = re.compile(r"[/_-]")
+_PORT_NAMES = ("metrics", "http")
+_VARIABLE = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
+
+
+def find_container(pod_spec: Mapping[str, Any], name: str | None = None) -> dict[str, Any]:
+    """Find the container that runs vLLM.
+
+    By its name where one is given; else by its command (`vllm serve`, or vLLM's module); else by
+    its image. Its position says nothing: sidecars are injected first.
+
+    Raises:
+        TemplateError: There is none, or more than one: the names are in the message.
+    """
+    containers = list(pod_spec.get("containers") or ())
+    names = ", ".join(str(c.get("name")) for c in containers) or "none"
+    if name is not None:
+        for container in containers:
+            if container.get("name") == name:
+                return dict(container)
+        raise TemplateError(
+            "spec.container", f"there is no container {name!r} in the target (there are: {names})"
+        )
+    for is_it in (_by_command, _by_image):
+        found = [c for c in containers if is_it(c)]
+        if len(found) == 1:
+            return dict(found[0])
+        if found:
+            several = ", ".join(str(c.get("name")) for c in found)
+            raise TemplateError(
+                "spec.container", f"more than one container runs vLLM ({several}): name one"
+            )
+    raise TemplateError(
+        "spec.container",
+        f"no container of the target runs vLLM by its command or image (there are: {names}): "
+        "name the one that does",
+    )
+
+
+def metrics_port(container: Mapping[str, Any]) -> int:
+    """Tell on which port the vLLM server of a container listens.
+
+    `--port` where it is written out or stands in the container's environment; else the declared
+    port named `metrics` or `http`; else the first declared port; else 8000.
+    """
+    port = _port_flag(container)
+    if port is not None:
+        return port
+    declared = [
+        p
+        for p in container.get("ports") or ()
+        if p.get("protocol", "TCP") == "TCP" and p.get("containerPort")
+    ]
+    for name in _PORT_NAMES:
+        for entry in declared:
+            if entry.get("name") == name:
+                return int(entry["containerPort"])
+    return int(declared[0]["containerPort"]) if declared else DEFAULT_PORT
+
+
+def _by_command(container: Mapping[str, Any]) -> bool:
+    tokens = words(container)
+    if tokens is None:
+        # A script: it cannot be edited, but it can be recognised.
+        text = " ".join(str(t) for k in ("command", "args") for t in container.get(k) or ())
+        return is_vllm_command(text.split())
+    return is_vllm_command(tokens)
+
+
+def _by_image(container: Mapping[str, Any]) -> bool:
+    """Whether `vllm` is a word of the image's repository, as in vllm/vllm-openai."""
+    image = str(container.get("image", "")).partition("@")[0]
+    repository = image.rpartition(":")[0] if ":" in image.rpartition("/")[2] else image
+    return "vllm" in _IMAGE_WORD.split(repository)
+
+
+def _port_flag(container: Mapping[str, Any]) -> int | None:
+    tokens = words(container)
+    value = value_of(tokens, "port") if tokens else None
+    if value is None:
+        return None
+    variable = _VARIABLE.fullmatch(value)
+    if variable is not None:
+        literal = {e.get("name"): e.get("value") for e in container.get("env") or ()}
+        value = str(literal.get(variable["name"]) or "")
+    return int(value) if value.isdecimal() and 0 < int(value) < 65536 else None
