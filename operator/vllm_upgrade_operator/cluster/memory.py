@@ -1,0 +1,62 @@
+"""What the operator remembers of pods between two reconciles. All of it can be found out again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vllm_upgrade_operator.vllm.runner import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vllm_upgrade_operator.judge.counters import Sample
+    from vllm_upgrade_operator.vllm.runner import RunnerEvidence
+
+# A runner shows in the log while the model loads; where it has not for this long it is not looked
+# for so often, since a long log is read anew each time.
+_EAGER_SECONDS = 600.0
+_EAGER_INTERVAL_SECONDS = 1.0
+_LAZY_INTERVAL_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Process:
+    """One vLLM process: a container of a pod, from its start to its end."""
+
+    started_at: float
+    version: str | None = None
+    runner: RunnerEvidence | None = None
+    startup_phase: str | None = None
+    log_read_at: float | None = None
+    sample: Sample | None = None
+
+    def log_is_due(self, now: float) -> bool:
+        """Whether the log should be read for the runner."""
+        if self.runner is not None and self.runner.runner is not Runner.UNKNOWN:
+            return False
+        if self.log_read_at is None:
+            return True
+        eager = now - self.started_at < _EAGER_SECONDS
+        interval = _EAGER_INTERVAL_SECONDS if eager else _LAZY_INTERVAL_SECONDS
+        return now - self.log_read_at >= interval
+
+
+@dataclass(slots=True)
+class Memory:
+    """The processes of one upgrade's pods, by pod UID."""
+
+    _processes: dict[str, Process] = field(default_factory=dict)
+
+    def process(self, uid: str, started_at: float) -> Process:
+        """The process of a pod that started at this time; a new one knows nothing."""
+        known = self._processes.get(uid)
+        if known is None or known.started_at != started_at:
+            known = Process(started_at)
+            self._processes[uid] = known
+        return known
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Forget all pods but these."""
+        kept = set(uids)
+        self._processes = {u: p for u, p in self._processes.items() if u in kept}

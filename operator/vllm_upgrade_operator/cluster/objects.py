@@ -1,0 +1,108 @@
+"""Deployments and ControllerRevisions as the API server gives them, read into values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vllm_upgrade_operator.cluster.pods import TEMPLATE_HASH
+from vllm_upgrade_operator.upgrade.names import ATTEMPT
+from vllm_upgrade_operator.upgrade.observation import Canary, Candidate, KnownGood, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from vllm_upgrade_operator.upgrade.observation import Pod
+
+
+def parse_target(
+    raw: Mapping[str, Any], sets: Iterable[Mapping[str, Any]], pods: Iterable[Pod]
+) -> Target:
+    """Read the Deployment that is upgraded; `sets` are the ReplicaSets that it owns."""
+    metadata, spec = raw["metadata"], raw["spec"]
+    status: Mapping[str, Any] = raw.get("status") or {}
+    return Target(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        generation=int(metadata["generation"]),
+        observed_generation=int(status.get("observedGeneration", 0)),
+        replicas=int(spec.get("replicas", 1)),
+        total=int(status.get("replicas", 0)),
+        updated=int(status.get("updatedReplicas", 0)),
+        ready=int(status.get("readyReplicas", 0)),
+        available=int(status.get("availableReplicas", 0)),
+        template=spec["template"],
+        match_labels=spec["selector"].get("matchLabels") or {},
+        strategy=str((spec.get("strategy") or {}).get("type", "RollingUpdate")),
+        managed_fields=tuple(metadata.get("managedFields") or ()),
+        last_writer=last_writer(metadata.get("managedFields") or ()),
+        pods=tuple(pods),
+        template_hash=template_hash(spec["template"], sets),
+    )
+
+
+def template_hash(template: Mapping[str, Any], sets: Iterable[Mapping[str, Any]]) -> str | None:
+    """Find the `pod-template-hash` of the ReplicaSet that has this template.
+
+    As the Deployment controller does: equal but for that label, and the oldest where several are.
+    """
+    equal = [s for s in sets if _without_hash(s["spec"]["template"]) == template]
+    equal.sort(key=lambda s: (s["metadata"]["creationTimestamp"], s["metadata"]["name"]))
+    for found in equal:
+        value = (found["metadata"].get("labels") or {}).get(TEMPLATE_HASH)
+        if value is not None:
+            return str(value)
+    return None
+
+
+def _without_hash(template: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = dict(template.get("metadata") or {})
+    labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != TEMPLATE_HASH}
+    return {**template, "metadata": {**metadata, "labels": labels}}
+
+
+def last_writer(managed_fields: Iterable[Mapping[str, Any]]) -> str:
+    """Name who last wrote to the pod template, as far as managedFields tell."""
+    writers = [
+        entry
+        for entry in managed_fields
+        if entry.get("subresource", "") == ""
+        and "f:template" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    ]
+    if not writers:
+        return "an unknown writer"
+    newest = max(writers, key=lambda e: str(e.get("time", "")))
+    return f"{newest.get('manager', 'an unnamed manager')} at {newest.get('time', 'no time')}"
+
+
+def parse_canary(raw: Mapping[str, Any] | None, pods: tuple[Pod, ...]) -> Canary | None:
+    """Read the canary Deployment; without one, what is left are its pods."""
+    if raw is None:
+        return Canary(replicas=0, pods=pods, attempt="", deleting=True) if pods else None
+    metadata = raw["metadata"]
+    return Canary(
+        replicas=int(raw["spec"].get("replicas", 1)),
+        pods=pods,
+        attempt=(metadata.get("annotations") or {}).get(ATTEMPT, ""),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def parse_known_good(raw: Mapping[str, Any]) -> KnownGood:
+    """Read the ControllerRevision with the known-good configuration."""
+    data = raw["data"]
+    return KnownGood(
+        name=raw["metadata"]["name"],
+        target_uid=data["targetUID"],
+        template=data["template"],
+        template_hash=data["templateHash"],
+        replicas=int(data["replicas"]),
+        digests=tuple(data["digests"]),
+        version=data.get("version"),
+        managed_fields=tuple(data["managedFields"]),
+    )
+
+
+def parse_candidate(raw: Mapping[str, Any]) -> Candidate:
+    """Read the ControllerRevision with the candidate's template."""
+    return Candidate(attempt=raw["data"]["attempt"], template=raw["data"]["template"])

@@ -1,0 +1,71 @@
+"""Paths of the API that the operator uses."""
+
+from __future__ import annotations
+
+
+def deployments(namespace: str) -> str:
+    """Collection of Deployments."""
+    return f"/apis/apps/v1/namespaces/{namespace}/deployments"
+
+
+def deployment(namespace: str, name: str) -> str:
+    """One Deployment."""
+    return f"{deployments(namespace)}/{name}"
+
+
+def replica_sets(namespace: str) -> str:
+    """Collection of ReplicaSets."""
+    return f"/apis/apps/v1/namespaces/{namespace}/replicasets"
+
+
+def revisions(namespace: str) -> str:
+    """Collection of ControllerRevisions."""
+    return f"/apis/apps/v1/namespaces/{namespace}/controllerrevisions"
+
+
+def revision(namespace: str, name: str) -> str:
+    """One ControllerRevision."""
+    return f"{revisions(namespace)}/{name}"
+
+
+def pods(namespace: str) -> str:
+    """Collection of pods."""
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def pod(namespace: str, name: str) -> str:
+    """One pod."""
+    return f"{pods(namespace)}/{name}"
+
+
+def log(namespace: str, name: str) -> str:
+    """The log of a pod."""
+    return f"{pod(namespace, name)}/log"
+
+
+def services(namespace: str) -> str:
+    """Collection of Services."""
+    return f"/api/v1/namespaces/{namespace}/services"
+
+
+def inference_pools(namespace: str) -> tuple[str, ...]:
+    """Collections of InferencePools: the stable API, and the one before it."""
+    return (
+        f"/apis/inference.networking.k8s.io/v1/namespaces/{namespace}/inferencepools",
+        f"/apis/inference.networking.x-k8s.io/v1alpha2/namespaces/{namespace}/inferencepools",
+    )
+
+
+def events(namespace: str) -> str:
+    """Collection of Events."""
+    return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+
+
+def upgrades(namespace: str) -> str:
+    """Collection of VLLMUpgrades."""
+    return f"/apis/vllmupgrade.dev/v1alpha1/namespaces/{namespace}/vllmupgrades"
+
+
+def upgrade(namespace: str, name: str) -> str:
+    """One VLLMUpgrade."""
+    return f"{upgrades(namespace)}/{name}"
