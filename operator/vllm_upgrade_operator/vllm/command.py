@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from vllm_upgrade_operator.vllm.arguments import canonical, find_flags, is_flag
@@ -41,13 +42,17 @@ def words(container: Mapping[str, Any]) -> list[str] | None:
 
 def is_vllm_command(tokens: Sequence[str]) -> bool:
     """Whether the words start a vLLM server."""
-    for index, token in enumerate(tokens):
-        following = tokens[index + 1] if index + 1 < len(tokens) else ""
-        if token.rpartition("/")[2] == "vllm" and following == "serve":
-            return True
-        if token == "-m" and following in _MODULES:
-            return True
-    return False
+    return _after_program(tokens) is not None
+
+
+def _after_program(tokens: Sequence[str]) -> int | None:
+    """Give the index after `vllm serve` or `-m MODULE`; None where neither is there."""
+    for index, pair in enumerate(pairwise(tokens)):
+        program = pair[0].rpartition("/")[2] == "vllm" and pair[1] == "serve"
+        module = pair[0] == "-m" and pair[1] in _MODULES
+        if program or module:
+            return index + 2
+    return None
 
 
 def edit_arguments(
@@ -78,11 +83,8 @@ def edit_arguments(
         return _edit_script(container, script, _Change(name, set_, unset))
     line = _Line([*command, *args], len(command))
     _Change(name, set_, unset).make(line)
-    edited = dict(container)
-    for key, tokens in (("command", line.command), ("args", line.args)):
-        if tokens or key in container:
-            edited[key] = tokens
-    return edited
+    parts = {"command": line.command, "args": line.args}
+    return {**container, **{k: v for k, v in parts.items() if v or k in container}}
 
 
 def _edit_script(container: Mapping[str, Any], script: str, change: _Change) -> dict[str, Any]:
@@ -199,10 +201,12 @@ class _Change:
 
 def _begin(line: _Line) -> int:
     """Give the index from which on flags of vLLM stand."""
-    for index, token in enumerate(line.tokens):
-        if token == "serve" or (index and line.tokens[index - 1] == "-m"):
-            return index + 1
-    return len(line.command) if not any(is_flag(t) for t in line.command) else 0
+    after = _after_program(line.tokens)
+    if after is not None:
+        return after
+    # The image's own entrypoint, or a program of its own that takes vLLM's flags as arguments.
+    begin = 0 if any(is_flag(t) for t in line.command) else len(line.command)
+    return begin + (line.tokens[begin : begin + 1] == ["serve"])
 
 
 def _script(tokens: Sequence[str]) -> str | None:
