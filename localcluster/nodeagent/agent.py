@@ -54,6 +54,7 @@ class Agent:
         """End containers for lack of memory when `<state dir>/oom/<pod uid>` appears.
 
         The file may hold a container's name; without one all containers of the pod are ended.
+        Whoever names one writes the file elsewhere and moves it here, so that it is read whole.
         """
         directory = self._context.state_dir / "oom"
         directory.mkdir(parents=True, exist_ok=True)

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import sys
 from typing import TYPE_CHECKING, Any
 
-from localcluster.nodeagent.actions import Target, act
+from localcluster.nodeagent.actions import Target
 from localcluster.nodeagent.backoff import Backoff
 from localcluster.nodeagent.clock import timestamp
 from localcluster.nodeagent.commands import SYSTEM_PATH, command_line, fill, write_programs
 from localcluster.nodeagent.environment import container_environment
-from localcluster.nodeagent.images import (
-    Image,
-    ImageMap,
-    ImageMapError,
-    ImageNotFoundError,
-    InvalidImageNameError,
-)
 from localcluster.nodeagent.logs import Log
 from localcluster.nodeagent.probing import Probing, Unhealthy
 from localcluster.nodeagent.processes import Exit, Process, StartError
+from localcluster.nodeagent.pulling import Puller
 from localcluster.nodeagent.sources import ConfigError
 from localcluster.nodeagent.status import ContainerState, Running, Terminated, Waiting
+from localcluster.nodeagent.stopping import cancel, terminate
 from localcluster.nodeagent.volumes import VolumeError
 from vllm_upgrade_operator.cluster.client import ApiError
 
@@ -33,13 +27,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from localcluster.nodeagent.context import Context
+    from localcluster.nodeagent.images import Image
     from localcluster.nodeagent.probes import Kind
     from localcluster.nodeagent.sources import Sources
     from localcluster.nodeagent.volumes import Volumes
 
-_log = logging.getLogger(__name__)
-
-LEAST_GRACE = 2.0
 START_FAILED = 128
 OOM_AFTER = "LOCALCLUSTER_OOM_AFTER"
 
@@ -87,7 +79,7 @@ class Container:
         self._context = context
         self._directory = directory
         self._backoff = Backoff(context.backoff_base)
-        self._pull_backoff = Backoff(context.backoff_base)
+        self._puller = Puller(context.image_maps, context.backoff_base, self)
         self._stop = asyncio.Event()
         self._grace = 0.0
         self._process: Process | None = None
@@ -97,12 +89,9 @@ class Container:
 
     async def run(self) -> None:
         """Run it, restarting as the policy says, until it has ended for good or was stopped."""
-        while not self._stop.is_set():
-            prepared = await self._prepare()
-            if prepared is None:
-                return
+        while (prepared := await self._prepare()) is not None:
             await self._run_once(*prepared)
-            if self._stop.is_set() or not self._shall_restart():
+            if self.stopped or not self._shall_restart():
                 return
             await self._wait_for_restart()
 
@@ -123,18 +112,25 @@ class Container:
             self._oom = True
             self._process.kill()
 
-    def _event(self, kind: str, reason: str, message: str) -> None:
+    @property
+    def stopped(self) -> bool:
+        """Whether it has been asked to end."""
+        return self._stop.is_set()
+
+    def event(self, kind: str, reason: str, message: str) -> None:
+        """Record an event about it."""
         self._context.events.record(
             self._view.pod, kind, reason, message, container=self.state.name
         )
 
-    def _wait(self, reason: str, message: str = "") -> None:
+    def waits(self, reason: str, message: str) -> None:
+        """Report that it is waiting."""
         if isinstance(self.state.state, Terminated):
             self.state.last = self.state.state
         self.state.state = Waiting(reason, message)
         self._changed()
 
-    async def _pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Wait, but not for longer than until it is stopped."""
         try:
             await asyncio.wait_for(self._stop.wait(), seconds)
@@ -143,8 +139,8 @@ class Container:
 
     async def _prepare(self) -> tuple[Image, dict[str, str], list[dict[str, Any]]] | None:
         """Get the image, environment and mounts; None when it was stopped before that."""
-        while not self._stop.is_set():
-            image = await self._pull()
+        while not self.stopped:
+            image = await self._puller.pull(self.spec["image"])
             if image is None:
                 return None
             try:
@@ -157,40 +153,9 @@ class Container:
                 )
                 return image, env, self._view.volumes.mounts(self._view.pod, self.spec, env)
             except (ConfigError, VolumeError, ApiError) as error:
-                self._event("Warning", "Failed", f"Error: {error}")
-                self._wait("CreateContainerConfigError", str(error))
-            await self._pause(self._context.backoff_base)
-        return None
-
-    async def _pull(self) -> Image | None:
-        name = self.spec["image"]
-        while not self._stop.is_set():
-            try:
-                image = ImageMap.load(self._context.image_maps).find(name)
-            except InvalidImageNameError as error:
-                self._event("Warning", "InspectFailed", str(error))
-                self._wait("InvalidImageName", str(error))
-                await self._pause(self._context.backoff_base)
-                continue
-            except (ImageNotFoundError, ImageMapError) as error:
-                message = str(error)
-            else:
-                self._event(
-                    "Normal", "Pulled", f'Container image "{name}" already present on machine'
-                )
-                return image
-            now = asyncio.get_running_loop().time()
-            self._event("Warning", "Failed", f'Failed to pull image "{name}": {message}')
-            self._event("Warning", "Failed", "Error: ErrImagePull")
-            self._wait("ErrImagePull", message)
-            self._pull_backoff.started(now)
-            # The kubelet looks again soon, and only then says that it is backing off.
-            await self._pause(min(1.0, self._context.backoff_base))
-            self._event("Normal", "BackOff", f'Back-off pulling image "{name}"')
-            self._wait(
-                "ImagePullBackOff", f'Back-off pulling image "{name}": ErrImagePull: {message}'
-            )
-            await self._pause(self._pull_backoff.after_exit(now))
+                self.event("Warning", "Failed", f"Error: {error}")
+                self.waits("CreateContainerConfigError", str(error))
+            await self.pause(self._context.backoff_base)
         return None
 
     async def _run_once(
@@ -204,16 +169,16 @@ class Container:
         self._began = timestamp()
         self._oom = False
         log = self._open_log()
-        self._event("Normal", "Created", "Container created")
+        self.event("Normal", "Created", "Container created")
         try:
             process, target = await self._start(image, env, mounts, log)
         except StartError as error:
-            self._event("Warning", "Failed", f"Error: {error}")
+            self.event("Warning", "Failed", f"Error: {error}")
             log.close()
             self._ended(Exit(START_FAILED, 0), "StartError", str(error))
             return
         self._process = process
-        self._event("Normal", "Started", "Container started")
+        self.event("Normal", "Started", "Container started")
         state.state = Running(self._began)
         self._changed()
         try:
@@ -272,7 +237,7 @@ class Container:
                 await self._restart_unhealthy(process, target, health.result())
             return await ending
         finally:
-            await _cancel(*helpers)
+            await cancel(*helpers)
             if not ending.done():
                 process.kill()
 
@@ -288,32 +253,19 @@ class Container:
     async def _terminate(
         self, process: Process, target: Target, grace: float, message: str
     ) -> None:
-        """PreStop hook, SIGTERM, and SIGKILL for the whole session when the time is up."""
-        self._event("Normal", "Killing", message.format(self.state.name))
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + grace
-        hook = self.spec.get("lifecycle", {}).get("preStop")
-        ending = asyncio.create_task(process.wait())
-        if hook is not None and grace > 0:
-            hooking = asyncio.create_task(act(hook, target, grace))
-            await asyncio.wait({hooking, ending}, return_when="FIRST_COMPLETED")
-            if not hooking.done():
-                await _cancel(hooking)
-            elif wrong := hooking.result():
-                self._event("Warning", "FailedPreStopHook", f"PreStopHook failed: {wrong}")
-        process.terminate()
-        left = max(deadline - loop.time(), LEAST_GRACE)
-        done, _ = await asyncio.wait({ending}, timeout=left)
-        if not done:
-            process.kill()
-        await ending
+        self.event("Normal", "Killing", message.format(self.state.name))
+
+        def hook_failed(wrong: str) -> None:
+            self.event("Warning", "FailedPreStopHook", f"PreStopHook failed: {wrong}")
+
+        await terminate(process, target, grace, hook_failed)
 
     async def _oom_after(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         self.kill_for_memory()
 
     def _probe_failed(self, kind: Kind, message: str) -> None:
-        self._event("Warning", "Unhealthy", f"{kind.value} probe failed: {message}")
+        self.event("Warning", "Unhealthy", f"{kind.value} probe failed: {message}")
 
     def _has_started(self) -> None:
         self.state.started = True
@@ -356,18 +308,18 @@ class Container:
         if delay:
             metadata = self._view.pod["metadata"]
             pod = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-            self._event(
+            self.event(
                 "Warning",
                 "BackOff",
                 f"Back-off restarting failed container {self.state.name} in pod {pod}",
             )
-            self._wait(
+            self.waits(
                 "CrashLoopBackOff",
                 f"back-off {_go_duration(delay)} restarting failed "
                 f"container={self.state.name} pod={pod}",
             )
-            await self._pause(delay)
-        if not self._stop.is_set():
+            await self.pause(delay)
+        if not self.stopped:
             self._backoff.started(loop.time())
             self.state.restarts += 1
 
@@ -378,14 +330,6 @@ class Container:
         self._runs += 1
         self.logs.append(log)
         return log
-
-
-async def _cancel(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    for result in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(result, Exception):
-            _log.error("a probe ended with an error", exc_info=result)
 
 
 def _go_duration(seconds: float) -> str:

@@ -85,11 +85,17 @@ class Log:
 
     async def read(self, options: LogOptions) -> AsyncIterator[bytes]:
         """The lines that are wanted, in pieces of some size."""
-        position = self._tail_position(options.tail_lines)
+        try:
+            position = self._tail_position(options.tail_lines)
+        except FileNotFoundError:
+            return
         left = options.limit_bytes
         rest = b""
         while True:
-            block, position = self._block(position)
+            try:
+                block, position = self._block(position)
+            except FileNotFoundError:  # deleted with its pod while somebody reads it
+                return
             if not block:
                 if self.closed or not options.follow:
                     return

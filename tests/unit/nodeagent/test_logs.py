@@ -82,3 +82,12 @@ async def test_a_line_without_end_does_not_grow_for_ever(log: Log) -> None:
     log.feed("stdout", b"x" * (3 * logs.MAX_LINE_BYTES))
     lines = (await read(log)).split("\n")
     assert max(len(line) for line in lines) == logs.MAX_LINE_BYTES
+
+
+async def test_a_follower_ends_when_the_log_is_deleted(log: Log) -> None:
+    log.feed("stdout", b"before\n")
+    following = asyncio.create_task(read(log, follow=True))
+    await asyncio.sleep(0)
+    log.delete()
+    assert await asyncio.wait_for(following, 5) == "before\n"
+    assert await read(log, tail_lines=1) == ""
