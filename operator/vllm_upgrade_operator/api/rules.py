@@ -97,14 +97,14 @@ CHECK: tuple[Rule, ...] = (
     {
         "rule": f"!({_IS_DEFAULT}) || !has(self.metric) || self.metric == {_METRIC}",
         "messageExpression": "'check ' + self.name + ' is a default check and measures ' + "
-        + f"{_METRIC} + '; give another metric another name'",
+         f"{_METRIC} + '; give another metric another name'",
         "message": "a default check keeps its metric; give another metric another name",
     },
     {
         "rule": "!has(self.quantile) || "
         f"{_METRIC} in {_listed(sorted(str(metric) for metric in LATENCIES))}",
         "messageExpression": "'check ' + self.name + ' has a quantile, but ' + "
-        + f"{_METRIC} + ' is no latency: leave it out'",
+         f"{_METRIC} + ' is no latency: leave it out'",
         "message": "only latencies have a quantile",
     },
     _unit(

@@ -45,8 +45,10 @@ def _convert(raw: Schema, definitions: Schema, where: str) -> Schema:
     schema: Schema = {key: value for key, value in raw.items() if key in _KEPT}
     if "const" in raw:
         schema["enum"] = [raw["const"]]
-    if schema.get("default", 0) is None:
-        del schema["default"]
+    if "default" in raw:
+        schema["default"] = _without_nulls(raw["default"])
+        if schema["default"] is None:
+            del schema["default"]
     schema.update({key: value for key, value in raw.items() if key.startswith("x-kubernetes-")})
     if schema.get("x-kubernetes-int-or-string"):
         schema.pop("type", None)
@@ -101,3 +103,12 @@ def _choose(raw: Schema, where: str) -> Schema:
     if len(options) != 1:
         raise ValueError(f"{where}: a structural schema has no alternatives: {options}")
     return {**options[0], **siblings}
+
+
+def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """A field that is not there is left out in Kubernetes, never null."""
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(v) for v in value]
+    return value
