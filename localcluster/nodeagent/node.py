@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 LEASE_SECONDS = 40
 RENEW_SECONDS = 10.0
 REPORT_SECONDS = 60.0
+REGISTER_SECONDS = 30.0
+RETRY_SECONDS = 0.5
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -100,9 +102,26 @@ class Nodes:
     async def register(self) -> None:
         """Make the nodes exist and be ready.
 
+        An API server that has just started lacks the leases' namespace for a moment, so what it
+        refuses is tried again for a while.
+
         Raises:
-            ApiError: The API server refused.
+            ApiError: It still refused after half a minute.
         """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + REGISTER_SECONDS
+        while True:
+            try:
+                await self._register()
+            except ApiError as error:
+                if loop.time() > deadline:
+                    raise
+                _log.info("nodes not registered yet: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    async def _register(self) -> None:
         for name in self._names:
             if await self._client.find(f"/api/v1/nodes/{name}") is None:
                 await self._client.create("/api/v1/nodes", node_object(name))
