@@ -89,6 +89,10 @@ class Container:
 
     async def run(self) -> None:
         """Run it, restarting as the policy says, until it has ended for good or was stopped."""
+        if self.state.ended is not None:  # in the time of an earlier agent
+            if not (self.state.is_init or self._shall_restart()):
+                return
+            self.state.restarts += 1
         while (prepared := await self._prepare()) is not None:
             await self._run_once(*prepared)
             if self.stopped or not self._shall_restart():

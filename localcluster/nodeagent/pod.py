@@ -304,24 +304,27 @@ def _restore(state: ContainerState, pod: dict[str, Any]) -> None:
     state.image_id, state.container_id = old.get("imageID", ""), old["containerID"]
     before = old.get("state", {})
     if "running" in before:
-        detail = before["running"]
-        state.restarts += 1
-        state.last = Terminated(
+        state.state = Terminated(
             exit_code=LOST_EXIT_CODE,
             signal=0,
             reason="Unknown",
-            started_at=detail.get("startedAt", ""),
+            started_at=before["running"].get("startedAt", ""),
             finished_at=timestamp(),
             container_id=old["containerID"],
         )
     elif "terminated" in before:
-        detail = before["terminated"]
-        state.state = Terminated(
-            exit_code=detail["exitCode"],
-            signal=detail.get("signal", 0),
-            reason=detail.get("reason", ""),
-            started_at=detail.get("startedAt", ""),
-            finished_at=detail.get("finishedAt", ""),
-            container_id=detail.get("containerID", old["containerID"]),
-            message=detail.get("message", ""),
-        )
+        state.state = _terminated(before["terminated"], old["containerID"])
+    if "terminated" in old.get("lastState", {}):
+        state.last = _terminated(old["lastState"]["terminated"], old["containerID"])
+
+
+def _terminated(detail: dict[str, Any], container_id: str) -> Terminated:
+    return Terminated(
+        exit_code=detail["exitCode"],
+        signal=detail.get("signal", 0),
+        reason=detail.get("reason", ""),
+        started_at=detail.get("startedAt", ""),
+        finished_at=detail.get("finishedAt", ""),
+        container_id=detail.get("containerID", container_id),
+        message=detail.get("message", ""),
+    )

@@ -6,7 +6,15 @@ from localcluster.nodeagent.status import ContainerState, Terminated, Waiting
 THEN = "2026-01-01T00:00:00Z"
 
 
-def restored(state: dict[str, Any] | None, **spec: Any) -> ContainerState:
+def ended(code: int) -> dict[str, Any]:
+    return {"exitCode": code, "reason": "Error", "startedAt": THEN, "finishedAt": THEN}
+
+
+def restored(
+    state: dict[str, Any] | None,
+    last: int | None = None,
+    **spec: Any,
+) -> ContainerState:
     status: dict[str, Any] = {}
     if state is not None:
         entry = {
@@ -15,6 +23,7 @@ def restored(state: dict[str, Any] | None, **spec: Any) -> ContainerState:
             "imageID": "i@sha256:1",
             "restartCount": 4,
             "state": state,
+            "lastState": {} if last is None else {"terminated": ended(last)},
         }
         status["containerStatuses"] = [entry]
     container = ContainerState(name="c", image="i")
@@ -22,18 +31,22 @@ def restored(state: dict[str, Any] | None, **spec: Any) -> ContainerState:
     return container
 
 
-def test_a_container_that_was_running_counts_as_restarted_and_lost() -> None:
+def test_a_container_that_was_running_has_been_lost() -> None:
     container = restored({"running": {"startedAt": THEN}})
-    assert container.restarts == 5
+    assert isinstance(container.state, Terminated)
+    assert (container.state.exit_code, container.state.reason) == (255, "Unknown")
+    assert container.state.started_at == THEN
+
+
+def test_a_container_that_was_backing_off_keeps_its_last_end() -> None:
+    container = restored({"waiting": {"reason": "CrashLoopBackOff"}}, last=3)
     assert isinstance(container.state, Waiting)
-    assert container.last is not None
-    assert (container.last.exit_code, container.last.reason) == (255, "Unknown")
+    assert container.ended == Terminated(3, 0, "Error", THEN, THEN, "local://old")
+    assert container.restarts == 4
 
 
 def test_a_container_that_had_ended_stays_so() -> None:
-    container = restored(
-        {"terminated": {"exitCode": 3, "reason": "Error", "startedAt": THEN, "finishedAt": THEN}}
-    )
+    container = restored({"terminated": ended(3)})
     assert container.restarts == 4
     assert container.state == Terminated(3, 0, "Error", THEN, THEN, "local://old")
 
