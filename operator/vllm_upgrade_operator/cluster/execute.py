@@ -1,25 +1,24 @@
-"""Do what a decision asks for. Every action can be done again without harm."""
+"""Doing what a decision asks for. Each action is idempotent: it says what should be."""
 
 from __future__ import annotations
 
-from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any
 
-from vllm_upgrade_operator.api.v1alpha1 import GROUP, KIND, VERSION
 from vllm_upgrade_operator.cluster import paths
-from vllm_upgrade_operator.cluster.client import JSON_PATCH, MERGE, ApiError
-from vllm_upgrade_operator.upgrade import decision as d
-from vllm_upgrade_operator.upgrade.names import (
-    ADMITTED_AT,
-    ATTEMPT,
-    CANARY,
-    FIELD_MANAGER,
-    ROLE,
-    ROLE_CANARY,
-    UPGRADE,
-    candidate_name,
-    canary_name,
-    known_good_name,
+from vllm_upgrade_operator.cluster.canary import canary_manifest, owner_reference
+from vllm_upgrade_operator.cluster.client import JSON_PATCH, ApiError
+from vllm_upgrade_operator.upgrade import names
+from vllm_upgrade_operator.upgrade.decision import (
+    Admit,
+    DeleteCanary,
+    DropRevisions,
+    EnsureCanary,
+    LabelPod,
+    ReplaceTemplate,
+    RestoreOwnership,
+    StoreCandidate,
+    StoreKnownGood,
+    Withdraw,
 )
 from vllm_upgrade_operator.upgrade.ownership import restored
 from vllm_upgrade_operator.upgrade.times import rfc3339
@@ -28,201 +27,216 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vllm_upgrade_operator.cluster.client import Client
-    from vllm_upgrade_operator.upgrade.observation import Observation
+    from vllm_upgrade_operator.upgrade.decision import Action
 
-_NOT_FOUND, _CONFLICT = 404, 409
+_OWNERSHIP_ATTEMPTS = 5
 
-# The API server does not let a Deployment wait for ever; the upgrade has deadlines of its own.
-_PROGRESS_DEADLINE_SECONDS = 7 * 24 * 3600
+_WRITER = {"fieldManager": names.FIELD_MANAGER}
+
+
+class OutdatedError(Exception):
+    """The cluster is not as the decision saw it: nothing was done; look again and decide anew."""
 
 
 class Executor:
-    """Executes actions for one upgrade."""
+    """Executes the actions of one upgrade."""
 
-    def __init__(self, client: Client, o: Observation) -> None:
+    def __init__(self, client: Client, upgrade: Mapping[str, Any]) -> None:
         self._client = client
-        self._namespace = o.namespace
-        self._name = o.name
-        self._uid = o.uid
-        self._target = o.spec.target_ref.name
+        self._upgrade = upgrade
+        self._namespace: str = upgrade["metadata"]["namespace"]
+        self._name: str = upgrade["metadata"]["name"]
+        self._uid: str = upgrade["metadata"]["uid"]
+        self._target: str = upgrade["spec"]["targetRef"]["name"]
 
-    async def run(self, action: d.Action) -> None:
-        """Execute one action. Raises `ApiError`."""
-        await self._do(action)
+    async def execute(self, action: Action) -> None:  # noqa: C901 - as long as there are actions
+        """Do one action.
 
-    @singledispatchmethod
-    async def _do(self, action: object) -> None:
-        raise TypeError(f"unknown action {type(action).__name__}")
+        Raises:
+            ApiError: The API server refused it or did not answer.
+            OutdatedError: What the action is about has changed since it was decided.
+        """
+        match action:
+            case StoreKnownGood():
+                await self._store_known_good(action)
+            case StoreCandidate():
+                await self._store_candidate(action)
+            case DropRevisions():
+                await self._drop_revisions()
+            case EnsureCanary():
+                await self._ensure_canary(action)
+            case DeleteCanary():
+                await self._delete_canary()
+            case Admit():
+                annotations = {names.ADMITTED_AT: rfc3339(action.at)}
+                await self._label(action.pod, action.pod_uid, action.labels, annotations)
+            case Withdraw():
+                gone = dict.fromkeys(action.keys)
+                await self._label(action.pod, action.pod_uid, gone, {names.ADMITTED_AT: None})
+            case LabelPod():
+                await self._label(action.pod, action.pod_uid, action.labels, action.annotations)
+            case ReplaceTemplate():
+                await self._replace_template(action)
+            case RestoreOwnership():
+                await self._restore_ownership(action)
 
-    @_do.register
-    async def _(self, action: d.StoreKnownGood) -> None:
-        owner = {
+    async def _store_known_good(self, action: StoreKnownGood) -> None:
+        """Create it; one that is there already is the older truth and stays."""
+        target = {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "name": self._target,
             "uid": action.target_uid,
         }
-        await self._create_revision(known_good_name(self._name), action.data, owner)
+        body = self._revision(names.known_good_name(self._name), action.data, target)
+        try:
+            await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
 
-    @_do.register
-    async def _(self, action: d.StoreCandidate) -> None:
-        name = candidate_name(self._name)
-        path = paths.apps(self._namespace, "controllerrevisions", name)
-        # The data of a ControllerRevision cannot be changed, so another attempt needs a new one.
-        await self._client.delete(path)
+    async def _store_candidate(self, action: StoreCandidate) -> None:
+        """A ControllerRevision's data cannot be changed: another attempt's is made anew."""
+        name = names.candidate_name(self._name)
         data = {"attempt": action.attempt, "template": action.template}
-        await self._create_revision(name, data, self._owner())
+        owner = owner_reference(self._upgrade, controller=True)
+        body = self._revision(name, data, owner)
+        try:
+            await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            present = await self._client.find(paths.revision(self._namespace, name))
+            if present is not None and present["data"] != data:
+                await self._client.delete(paths.revision(self._namespace, name))
+                await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
 
-    @_do.register
-    async def _(self, _: d.DropRevisions) -> None:
-        for name in (candidate_name(self._name), known_good_name(self._name)):
-            await self._client.delete(paths.apps(self._namespace, "controllerrevisions", name))
+    def _revision(
+        self, name: str, data: Mapping[str, Any], owner: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "ControllerRevision",
+            "metadata": {
+                "name": name,
+                "labels": {names.UPGRADE: self._uid},
+                "ownerReferences": [dict(owner)],
+            },
+            "revision": 1,
+            "data": dict(data),
+        }
 
-    @_do.register
-    async def _(self, action: d.EnsureCanary) -> None:
-        path = paths.apps(self._namespace, "deployments", canary_name(self._target))
+    async def _drop_revisions(self) -> None:
+        for name in (names.candidate_name(self._name), names.known_good_name(self._name)):
+            await self._client.delete(paths.revision(self._namespace, name))
+
+    async def _ensure_canary(self, action: EnsureCanary) -> None:
+        name = names.canary_name(self._target)
+        path = paths.deployment(self._namespace, name)
+        present = await self._client.find(path)
+        if present is None:
+            body = canary_manifest(self._upgrade, self._target, action)
+            await self._client.create(paths.deployments(self._namespace), body, **_WRITER)
+            return
+        metadata = present["metadata"]
+        if (metadata.get("labels") or {}).get(names.CANARY) != self._uid:
+            raise ApiError(
+                409,
+                "AlreadyExists",
+                f"Deployment {name} exists and is not the canary of this upgrade: rename or "
+                "delete it",
+            )
+        attempt = (metadata.get("annotations") or {}).get(names.ATTEMPT)
+        if "deletionTimestamp" in metadata or attempt != action.attempt:
+            raise OutdatedError(f"Deployment {name} is of attempt {attempt} or being deleted")
+        if present["spec"]["replicas"] != action.replicas:
+            await self._client.patch(
+                path,
+                {"metadata": {"uid": metadata["uid"]}, "spec": {"replicas": action.replicas}},
+                **_WRITER,
+            )
+
+    async def _delete_canary(self) -> None:
+        path = paths.deployment(self._namespace, names.canary_name(self._target))
+        present = await self._client.find(path)
+        if present is None:
+            return
+        metadata = present["metadata"]
+        if (metadata.get("labels") or {}).get(names.CANARY) != self._uid:
+            return
+        # In the foreground: as long as a pod of it is there, the Deployment is too.
+        await self._client.delete(
+            path,
+            {
+                "propagationPolicy": "Foreground",
+                "preconditions": {"uid": metadata["uid"]},
+            },
+        )
+
+    async def _label(
+        self,
+        pod: str,
+        uid: str,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+    ) -> None:
+        """Patch a pod in one call, unless it is gone or another one has its name."""
+        body = {"metadata": {"uid": uid, "labels": dict(labels), "annotations": dict(annotations)}}
+        try:
+            await self._client.patch(paths.pod(self._namespace, pod), body, **_WRITER)
+        except ApiError as error:
+            # Another UID is answered with 422 and the field's name (tried on 1.37).
+            other = error.status == 422 and "metadata.uid" in error.message
+            if error.status == 404 or other:
+                return
+            raise
+
+    async def _replace_template(self, action: ReplaceTemplate) -> None:
+        path = paths.deployment(self._namespace, self._target)
         try:
             await self._client.patch(
                 path,
                 [
-                    {"op": "test", "path": f"/spec/selector/matchLabels/{_pointer(CANARY)}",
-                     "value": self._uid},
-                    {"op": "replace", "path": "/spec/replicas", "value": action.replicas},
+                    {"op": "test", "path": "/spec/template", "value": action.expected},
+                    {"op": "replace", "path": "/spec/template", "value": action.replacement},
                 ],
                 JSON_PATCH,
-                fieldManager=FIELD_MANAGER,
+                **_WRITER,
             )
         except ApiError as error:
-            if error.status != _NOT_FOUND:
-                raise
-            await self._client.create(
-                paths.apps(self._namespace, "deployments"),
-                self._canary(action),
-                fieldManager=FIELD_MANAGER,
-            )
+            # A failed `test` and a refused template are both a 422: only a look can tell.
+            if error.status == 422:
+                present = await self._client.get(path)
+                if present["spec"]["template"] != action.expected:
+                    raise OutdatedError(
+                        f"the pod template of {self._target} is no longer the one that was read"
+                    ) from error
+            raise
 
-    @_do.register
-    async def _(self, _: d.DeleteCanary) -> None:
-        path = paths.apps(self._namespace, "deployments", canary_name(self._target))
-        await self._client.delete(path, propagationPolicy="Background")
-
-    @_do.register
-    async def _(self, action: d.Admit) -> None:
-        annotations = {ADMITTED_AT: rfc3339(action.at)}
-        await self._patch_pod(action.pod, action.pod_uid, action.labels, annotations)
-
-    @_do.register
-    async def _(self, action: d.Withdraw) -> None:
-        gone = dict.fromkeys(action.keys)
-        await self._patch_pod(action.pod, action.pod_uid, gone, {})
-
-    @_do.register
-    async def _(self, action: d.LabelPod) -> None:
-        await self._patch_pod(action.pod, action.pod_uid, action.labels, action.annotations)
-
-    @_do.register
-    async def _(self, action: d.ReplaceTemplate) -> None:
-        await self._client.patch(
-            paths.apps(self._namespace, "deployments", self._target),
-            [
-                {"op": "test", "path": "/spec/template", "value": action.expected},
-                {"op": "replace", "path": "/spec/template", "value": action.replacement},
-            ],
-            JSON_PATCH,
-            fieldManager=FIELD_MANAGER,
-        )
-
-    @_do.register
-    async def _(self, action: d.RestoreOwnership) -> None:
-        path = paths.apps(self._namespace, "deployments", self._target)
-        target = await self._client.get(path)
-        fields = restored(action.recorded, target)
-        if fields == target["metadata"].get("managedFields"):
-            return
-        version = target["metadata"]["resourceVersion"]
-        await self._client.patch(
-            path,
-            [
-                {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-                {"op": "replace", "path": "/metadata/managedFields", "value": fields},
-            ],
-            JSON_PATCH,
-            fieldManager=FIELD_MANAGER,
-        )
-
-    async def _patch_pod(
-        self,
-        name: str,
-        uid: str,
-        labels: Mapping[str, str | None],
-        annotations: Mapping[str, str],
-    ) -> None:
-        """Change a pod's labels and annotations, but only of the very pod that was seen."""
-        body = {"metadata": {"uid": uid, "labels": labels, "annotations": annotations}}
-        try:
-            await self._client.patch(
-                paths.core(self._namespace, "pods", name), body, MERGE, fieldManager=FIELD_MANAGER
-            )
-        except ApiError as error:
-            # Gone, or another pod of that name: there is nothing to label any more.
-            if error.status not in (_NOT_FOUND, _CONFLICT):
-                raise
-
-    async def _create_revision(
-        self, name: str, data: Mapping[str, Any], owner: Mapping[str, Any]
-    ) -> None:
-        try:
-            await self._client.create(
-                paths.apps(self._namespace, "controllerrevisions"),
-                {
-                    "metadata": {
-                        "name": name,
-                        "labels": {UPGRADE: self._uid},
-                        "ownerReferences": [owner],
-                    },
-                    "revision": 1,
-                    "data": data,
-                },
-                fieldManager=FIELD_MANAGER,
-            )
-        except ApiError as error:
-            if error.status != _CONFLICT:
-                raise
-
-    def _owner(self) -> dict[str, Any]:
-        return {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": KIND,
-            "name": self._name,
-            "uid": self._uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-
-    def _canary(self, action: d.EnsureCanary) -> dict[str, Any]:
-        template = dict(action.template)
-        metadata = dict(template.get("metadata") or {})
-        ours = {CANARY: self._uid, ROLE: ROLE_CANARY}
-        metadata["labels"] = {**(metadata.get("labels") or {}), **ours}
-        template["metadata"] = metadata
-        return {
-            "metadata": {
-                "name": canary_name(self._target),
-                "labels": {CANARY: self._uid},
-                "annotations": {ATTEMPT: action.attempt},
-                "ownerReferences": [self._owner()],
-            },
-            "spec": {
-                "replicas": action.replicas,
-                "selector": {"matchLabels": {CANARY: self._uid}},
-                "strategy": {"type": "Recreate"},
-                "progressDeadlineSeconds": _PROGRESS_DEADLINE_SECONDS,
-                "revisionHistoryLimit": 0,
-                "template": template,
-            },
-        }
-
-
-def _pointer(key: str) -> str:
-    """Escape a key for a JSON pointer (RFC 6901)."""
-    return key.replace("~", "~0").replace("/", "~1")
+    async def _restore_ownership(self, action: RestoreOwnership) -> None:
+        path = paths.deployment(self._namespace, self._target)
+        for _ in range(_OWNERSHIP_ATTEMPTS):
+            present = await self._client.find(path)
+            if present is None:
+                return
+            wanted = restored(action.recorded, present, names.FIELD_MANAGER)
+            if wanted == present["metadata"].get("managedFields"):
+                return
+            version = present["metadata"]["resourceVersion"]
+            try:
+                await self._client.patch(
+                    path,
+                    [
+                        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+                        {"op": "replace", "path": "/metadata/managedFields", "value": wanted},
+                    ],
+                    JSON_PATCH,
+                    **_WRITER,
+                )
+            except ApiError as error:
+                # Controllers write the Deployment's status at any time.
+                if error.status not in (409, 422):
+                    raise
+            else:
+                return
+        raise OutdatedError(f"{self._target} is written too often to put its managedFields back")

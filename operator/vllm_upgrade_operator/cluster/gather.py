@@ -1,331 +1,272 @@
-"""Look at everything that one decision needs. An API error is an error, never "not there"."""
+"""One look at the cluster: everything that a decision needs, read afresh.
+
+An error of the API is raised as what it is; it never becomes "not there".
+"""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from vllm_upgrade_operator.api.v1alpha1 import Phase, VLLMUpgradeSpec, VLLMUpgradeStatus
-from vllm_upgrade_operator.cluster import paths, pods, proposal
-from vllm_upgrade_operator.upgrade.names import (
-    ATTEMPT,
-    CANARY,
-    FIELD_MANAGER,
-    UPGRADE,
-    candidate_name,
-    canary_name,
-    known_good_name,
+from pydantic import ValidationError
+
+from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec, VLLMUpgradeStatus
+from vllm_upgrade_operator.cluster import paths
+from vllm_upgrade_operator.cluster.client import ApiError
+from vllm_upgrade_operator.cluster.look import SeenPod
+from vllm_upgrade_operator.cluster.objects import (
+    parse_canary,
+    parse_candidate,
+    parse_known_good,
+    parse_target,
 )
-from vllm_upgrade_operator.upgrade.observation import (
-    Canary,
-    Candidate,
-    KnownGood,
-    Observation,
-    Pod,
-    Refusal,
-    Target,
-)
-from vllm_upgrade_operator.vllm import containers
+from vllm_upgrade_operator.cluster.pods import controller_uid, parse_pod
+from vllm_upgrade_operator.cluster.proposal import propose
+from vllm_upgrade_operator.cluster.selectors import pool_selector, service_selector, traffic_keys
+from vllm_upgrade_operator.cluster.together import together
+from vllm_upgrade_operator.upgrade import names
+from vllm_upgrade_operator.upgrade.attempts import spec_hash
+from vllm_upgrade_operator.upgrade.conflicts import Rival, conflict
+from vllm_upgrade_operator.upgrade.observation import Observation, Target
+from vllm_upgrade_operator.vllm.container import find_container
+from vllm_upgrade_operator.vllm.errors import TemplateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from vllm_upgrade_operator.cluster.client import Client
+    from vllm_upgrade_operator.cluster.look import Looker
     from vllm_upgrade_operator.cluster.memory import Memory
-    from vllm_upgrade_operator.cluster.probe import Prober
     from vllm_upgrade_operator.upgrade.decision import Needs
 
-    Object = dict[str, Any]
 
-_ENDED = frozenset({Phase.SUCCEEDED, Phase.ROLLED_BACK, Phase.BLOCKED})
+class UnreadableError(Exception):
+    """A VLLMUpgrade has a spec or status that this version of the operator does not know."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """The objects of one look, as the API server gave them."""
+class Upgrade:
+    """A VLLMUpgrade as the API server gave it, with its spec and status read."""
 
-    deployment: Object | None
-    sets: list[Object]
-    target_pods: list[Object]
-    canary: Object | None
-    canary_pods: list[Object]
-    known_good: Object | None
-    candidate: Object | None
-    services: list[Object]
-    upgrades: list[Object]
+    raw: Mapping[str, Any]
+    spec: VLLMUpgradeSpec
+    status: VLLMUpgradeStatus
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Its metadata."""
+        found: Mapping[str, Any] = self.raw["metadata"]
+        return found
+
+    @property
+    def deleting(self) -> bool:
+        """Whether somebody has deleted it."""
+        return "deletionTimestamp" in self.metadata
 
 
-async def gather(  # noqa: PLR0913 - what a look is made of
-    client: Client,
-    prober: Prober,
-    memory: Memory,
-    upgrade: Object,
-    needs: Needs,
-    now: float,
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """The objects of one namespace that concern one upgrade, as the API server gives them."""
+
+    target: Mapping[str, Any] | None
+    sets: tuple[Mapping[str, Any], ...]
+    target_pods: tuple[Mapping[str, Any], ...]
+    canary: Mapping[str, Any] | None
+    canary_pods: tuple[Mapping[str, Any], ...]
+    known_good: Mapping[str, Any] | None
+    candidate: Mapping[str, Any] | None
+
+
+async def read_upgrade(client: Client, namespace: str, name: str) -> Upgrade | None:
+    """Read a VLLMUpgrade; None where there is none.
+
+    Raises:
+        ApiError: It could not be read.
+        UnreadableError: Its spec or status is of another version.
+    """
+    raw = await client.find(paths.upgrade(namespace, name))
+    if raw is None:
+        return None
+    try:
+        spec = VLLMUpgradeSpec.model_validate(raw["spec"])
+        status = VLLMUpgradeStatus.model_validate(raw.get("status") or {})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise UnreadableError(
+            f"{field}: {first['msg']} (this operator and the CustomResourceDefinition are of "
+            "different versions: upgrade both)"
+        ) from error
+    return Upgrade(raw, spec, status)
+
+
+async def gather(
+    client: Client, looker: Looker, memory: Memory, upgrade: Upgrade, needed: Needs
 ) -> Observation:
-    """Build an observation. Raises `ApiError`, and ValueError where the spec cannot be read."""
-    metadata = upgrade["metadata"]
-    spec = VLLMUpgradeSpec.model_validate(upgrade["spec"])
-    seen = await _read(client, metadata, spec)
-    container = _container(seen, spec)
-    parsed = _Parsed(
-        _parse(seen.target_pods, container), _parse(seen.canary_pods, container)
-    )
-    raw = {p["metadata"]["uid"]: p for p in [*seen.target_pods, *seen.canary_pods]}
-    memory.keep_only(set(raw))
-    probed = await asyncio.gather(
-        *(
-            prober.probe(memory, pod, raw[pod.uid], container, look=needs.look, now=now)
-            for pod in (*parsed.target, *parsed.canary)
-        )
-    )
-    split = len(parsed.target)
-    known_good = None if seen.known_good is None else _known_good(seen.known_good)
-    proposed: Mapping[str, Any] | Refusal | None = None
-    if needs.proposal and seen.deployment is not None:
-        proposed = await proposal.propose(client, seen.deployment, spec)
-    return Observation(
+    """Read what concerns an upgrade. Raises `ApiError`."""
+    metadata, spec = upgrade.metadata, upgrade.spec
+    namespace = metadata["namespace"]
+    cluster = await _read(client, upgrade)
+    container = _container_name(cluster, spec.container)
+    target_pods = _seen(cluster.target_pods, container)
+    canary_pods = _seen(cluster.canary_pods, container)
+    memory.keep(p.pod.uid for p in (*target_pods, *canary_pods))
+    pods = await looker.look((*target_pods, *canary_pods), memory, scrape=needed.look)
+    target = None
+    if cluster.target is not None:
+        target = parse_target(cluster.target, cluster.sets, pods[: len(target_pods)])
+    observation = Observation(
         name=metadata["name"],
-        namespace=metadata["namespace"],
+        namespace=namespace,
         uid=metadata["uid"],
-        generation=metadata["generation"],
+        generation=int(metadata["generation"]),
         annotations=metadata.get("annotations") or {},
-        deleting="deletionTimestamp" in metadata,
+        deleting=upgrade.deleting,
         spec=spec,
         spec_hash=spec_hash(spec),
-        target=None
-        if seen.deployment is None
-        else _target(seen.deployment, seen.sets, tuple(probed[:split])),
-        canary=_canary(seen, tuple(probed[split:])),
-        known_good=known_good,
-        candidate=None if seen.candidate is None else _candidate(seen.candidate),
-        proposed=proposed,
-        traffic_keys=_traffic_keys(seen, spec, known_good),
-        conflict=_conflict(upgrade, seen.upgrades),
-        looked=needs.look,
+        target=target,
+        canary=parse_canary(cluster.canary, pods[len(target_pods) :]),
+        known_good=None if cluster.known_good is None else parse_known_good(cluster.known_good),
+        candidate=None if cluster.candidate is None else parse_candidate(cluster.candidate),
+        traffic_keys=await _traffic_keys(client, namespace, target, spec),
+        conflict=await _conflict(client, upgrade),
+        looked=needed.look,
     )
+    if needed.proposal and cluster.target is not None:
+        return replace(observation, proposed=await propose(client, cluster.target, spec))
+    return observation
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    target: tuple[Pod, ...]
-    canary: tuple[Pod, ...]
-
-
-def spec_hash(spec: VLLMUpgradeSpec) -> str:
-    """Hash what is tried: `candidate`, `container` and `runner`."""
-    tried = spec.model_dump(
-        mode="json", by_alias=True, include={"candidate", "container", "runner"}
-    )
-    return hashlib.sha256(json.dumps(tried, sort_keys=True).encode()).hexdigest()
-
-
-async def _read(client: Client, metadata: Object, spec: VLLMUpgradeSpec) -> _Seen:
-    namespace, name = metadata["namespace"], metadata["name"]
-    target = spec.target_ref.name
-
-    async def items(path: str, selector: str = "") -> list[Object]:
-        query = {"labelSelector": selector} if selector else {}
-        return list((await client.get(path, **query))["items"])
-
-    deployment, canary, known_good, candidate, canary_pods, services, upgrades = (
-        await asyncio.gather(
-            client.find(paths.apps(namespace, "deployments", target)),
-            client.find(paths.apps(namespace, "deployments", canary_name(target))),
-            client.find(paths.apps(namespace, "controllerrevisions", known_good_name(name))),
-            client.find(paths.apps(namespace, "controllerrevisions", candidate_name(name))),
-            items(paths.core(namespace, "pods"), f"{CANARY}={metadata['uid']}"),
-            items(paths.core(namespace, "services")),
-            items(paths.upgrades(namespace)),
+async def _read(client: Client, upgrade: Upgrade) -> _Cluster:
+    namespace, name = upgrade.metadata["namespace"], upgrade.metadata["name"]
+    ours = f"{names.CANARY}={upgrade.metadata['uid']}"
+    target, known_good, candidate = await together(
+        client.find(path)
+        for path in (
+            paths.deployment(namespace, upgrade.spec.target_ref.name),
+            paths.revision(namespace, names.known_good_name(name)),
+            paths.revision(namespace, names.candidate_name(name)),
         )
     )
-    sets: list[Object] = []
-    target_pods: list[Object] = []
-    if deployment is not None:
-        selector = _selector(deployment["spec"]["selector"])
-        sets, target_pods = await asyncio.gather(
-            items(paths.apps(namespace, "replicasets"), selector),
-            items(paths.core(namespace, "pods"), selector),
-        )
-        sets = [s for s in sets if _owned_by(s, deployment["metadata"]["uid"])]
-        owners = {s["metadata"]["uid"] for s in sets}
-        target_pods = [p for p in target_pods if any(_owned_by(p, uid) for uid in owners)]
-    if canary is not None and not _owned_by(canary, metadata["uid"]):
-        canary = None
-    return _Seen(
-        deployment=deployment,
+    canaries, canary_pods = await together(
+        client.get(path, labelSelector=ours)
+        for path in (paths.deployments(namespace), paths.pods(namespace))
+    )
+    sets, pods = await _owned(client, namespace, target)
+    return _Cluster(
+        target=target,
         sets=sets,
-        target_pods=target_pods,
-        canary=canary,
-        canary_pods=canary_pods,
-        known_good=_ours(known_good, metadata["uid"]),
-        candidate=_ours(candidate, metadata["uid"]),
-        services=services,
-        upgrades=upgrades,
+        target_pods=pods,
+        canary=next(iter(canaries["items"]), None),
+        canary_pods=tuple(canary_pods["items"]),
+        known_good=_ours(known_good, upgrade),
+        candidate=_ours(candidate, upgrade),
     )
 
 
-def _container(seen: _Seen, spec: VLLMUpgradeSpec) -> str:
-    """Name of the vLLM container; empty where it cannot be told, which preflight reports."""
-    source = seen.deployment or seen.canary
-    if source is None:
-        return spec.container or ""
-    try:
-        return containers.find(source["spec"]["template"], spec.container)
-    except ValueError:
-        return spec.container or ""
-
-
-def _parse(raw: list[Object], container: str) -> tuple[Pod, ...]:
-    return tuple(
-        pods.parse(pod, container) for pod in sorted(raw, key=lambda p: str(p["metadata"]["name"]))
-    )
-
-
-def _target(deployment: Object, sets: list[Object], target_pods: tuple[Pod, ...]) -> Target:
-    spec, status = deployment["spec"], deployment.get("status") or {}
-    metadata = deployment["metadata"]
-    return Target(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-        generation=metadata["generation"],
-        observed_generation=status.get("observedGeneration", 0),
-        replicas=spec["replicas"],
-        total=status.get("replicas", 0),
-        updated=status.get("updatedReplicas", 0),
-        ready=status.get("readyReplicas", 0),
-        available=status.get("availableReplicas", 0),
-        template=spec["template"],
-        match_labels=spec["selector"].get("matchLabels") or {},
-        strategy=spec["strategy"]["type"],
-        managed_fields=tuple(metadata.get("managedFields") or ()),
-        last_writer=_last_writer(metadata.get("managedFields") or []),
-        pods=target_pods,
-        template_hash=_template_hash(deployment, sets),
-    )
-
-
-def _template_hash(deployment: Object, sets: list[Object]) -> str | None:
-    """pod-template-hash of the ReplicaSet that the Deployment controller made last."""
-    revision = "deployment.kubernetes.io/revision"
-    wanted = (deployment["metadata"].get("annotations") or {}).get(revision)
-    for found in sets:
-        if wanted is not None and found["metadata"]["annotations"].get(revision) == wanted:
-            return str(found["metadata"]["labels"][pods.TEMPLATE_HASH])
-    return None
-
-
-def _last_writer(entries: list[Object]) -> str:
-    writers = [e for e in entries if not e.get("subresource") and e["manager"] != FIELD_MANAGER]
-    if not writers:
-        return "somebody"
-    newest = max(writers, key=lambda e: str(e.get("time", "")))
-    return f"{newest['manager']} at {newest.get('time', 'an unknown time')}"
-
-
-def _canary(seen: _Seen, canary_pods: tuple[Pod, ...]) -> Canary | None:
-    if seen.canary is None:
-        if not canary_pods:
-            return None
-        return Canary(replicas=0, pods=canary_pods, attempt="", deleting=True)
-    return Canary(
-        replicas=seen.canary["spec"]["replicas"],
-        pods=canary_pods,
-        attempt=(seen.canary["metadata"].get("annotations") or {}).get(ATTEMPT, ""),
-        deleting="deletionTimestamp" in seen.canary["metadata"],
-    )
-
-
-def _known_good(revision: Object) -> KnownGood:
-    data = revision["data"]
-    return KnownGood(
-        name=revision["metadata"]["name"],
-        target_uid=data["targetUID"],
-        template=data["template"],
-        template_hash=data["templateHash"],
-        replicas=data["replicas"],
-        digests=tuple(data["digests"]),
-        version=data.get("version"),
-        managed_fields=tuple(data["managedFields"]),
-    )
-
-
-def _candidate(revision: Object) -> Candidate:
-    data = revision["data"]
-    return Candidate(attempt=data["attempt"], template=data["template"])
-
-
-def _ours(revision: Object | None, uid: str) -> Object | None:
-    """An object of that name that another upgrade made (one deleted and made again) is not ours."""
+def _ours(revision: Mapping[str, Any] | None, upgrade: Upgrade) -> Mapping[str, Any] | None:
+    """A revision of that name may be another upgrade's, deleted since, or anybody's."""
     if revision is None:
         return None
-    return revision if (revision["metadata"].get("labels") or {}).get(UPGRADE) == uid else None
+    labels = revision["metadata"].get("labels") or {}
+    return revision if labels.get(names.UPGRADE) == upgrade.metadata["uid"] else None
 
 
-def _traffic_keys(
-    seen: _Seen, spec: VLLMUpgradeSpec, known_good: KnownGood | None
-) -> frozenset[str]:
-    """Keys by which the target selects, and each Service that selects its pods.
+async def _owned(
+    client: Client, namespace: str, target: Mapping[str, Any] | None
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...]]:
+    """The target's ReplicaSets and pods: by ownership, not only by labels.
 
-    By known-good's labels where there are some: what routes to the stable pods must route to the
-    canary, whatever the target's template says in the meantime.
+    An admitted canary pod carries the target's labels and is not the target's.
     """
-    if seen.deployment is None:
-        return frozenset(spec.strategy.traffic_labels)
-    template = seen.deployment["spec"]["template"] if known_good is None else known_good.template
-    labels: Mapping[str, str] = (template.get("metadata") or {}).get("labels") or {}
-    keys = set(seen.deployment["spec"]["selector"].get("matchLabels") or {})
-    for service in seen.services:
-        selector: Mapping[str, str] = service["spec"].get("selector") or {}
-        if selector and all(labels.get(k) == v for k, v in selector.items()):
-            keys |= set(selector)
-    return frozenset(keys | set(spec.strategy.traffic_labels))
+    if target is None:
+        return (), ()
+    selector = _selector(target["spec"]["selector"])
+    found_sets, found_pods = await together(
+        client.get(path, labelSelector=selector)
+        for path in (paths.replica_sets(namespace), paths.pods(namespace))
+    )
+    uid = target["metadata"]["uid"]
+    sets = tuple(s for s in found_sets["items"] if controller_uid(s) == uid)
+    owners = {s["metadata"]["uid"] for s in sets}
+    pods = tuple(p for p in found_pods["items"] if controller_uid(p) in owners)
+    return sets, pods
 
 
-def _conflict(upgrade: Object, upgrades: list[Object]) -> str | None:
-    """Name of an upgrade of the same target that goes first: the older one, by name if equal."""
-    mine = upgrade["metadata"]
-    for other in upgrades:
-        metadata = other["metadata"]
-        if metadata["uid"] == mine["uid"]:
-            continue
-        if other["spec"]["targetRef"]["name"] != upgrade["spec"]["targetRef"]["name"]:
-            continue
-        phase = (other.get("status") or {}).get("phase", Phase.PENDING)
-        started = phase not in _ENDED and phase != Phase.PENDING
-        older = (metadata["creationTimestamp"], metadata["name"]) < (
-            mine["creationTimestamp"],
-            mine["name"],
-        )
-        if started or (phase == Phase.PENDING and older):
-            return str(metadata["name"])
-    return None
+_OPERATORS = {"In": "{key} in ({values})", "NotIn": "{key} notin ({values})"}
 
 
-def _owned_by(child: Object, uid: str) -> bool:
-    return any(o.get("uid") == uid for o in child["metadata"].get("ownerReferences") or [])
-
-
-def _selector(selector: Object) -> str:
-    """Write a label selector as a query."""
-    parts = [f"{k}={v}" for k, v in (selector.get("matchLabels") or {}).items()]
-    for expression in selector.get("matchExpressions") or []:
-        key, values = expression["key"], ",".join(expression.get("values") or [])
-        parts.append(
-            {
-                "In": f"{key} in ({values})",
-                "NotIn": f"{key} notin ({values})",
-                "Exists": key,
-                "DoesNotExist": f"!{key}",
-            }[expression["operator"]]
-        )
+def _selector(selector: Mapping[str, Any]) -> str:
+    """Write a label selector as the query parameter has it."""
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for term in selector.get("matchExpressions") or ():
+        key, operator = term["key"], term["operator"]
+        if operator == "Exists":
+            parts.append(key)
+        elif operator == "DoesNotExist":
+            parts.append(f"!{key}")
+        else:
+            parts.append(_OPERATORS[operator].format(key=key, values=",".join(term["values"])))
     return ",".join(parts)
 
 
-def read_status(upgrade: Object) -> VLLMUpgradeStatus:
-    """Read the status of an upgrade; an absent one is the status of a new upgrade."""
-    return VLLMUpgradeStatus.model_validate(upgrade.get("status") or {})
+def _container_name(cluster: _Cluster, given: str | None) -> str | None:
+    """Name of the vLLM container; None where none can be told: preflight says so to the user."""
+    if given is not None:
+        return given
+    if cluster.target is None:
+        return None
+    try:
+        found = find_container(cluster.target["spec"]["template"]["spec"])
+    except TemplateError:
+        return None
+    return str(found["name"])
+
+
+def _seen(pods: Iterable[Mapping[str, Any]], container: str | None) -> tuple[SeenPod, ...]:
+    return tuple(
+        SeenPod(parse_pod(p, name), p, name) for p in pods for name in [_name(p, container)]
+    )
+
+
+def _name(pod: Mapping[str, Any], container: str | None) -> str:
+    """Name of its vLLM container; a pod without that one is none of ours, and fails no parser."""
+    present = [str(c["name"]) for c in pod["spec"]["containers"]]
+    return container if container is not None and container in present else present[0]
+
+
+async def _traffic_keys(
+    client: Client, namespace: str, target: Target | None, spec: VLLMUpgradeSpec
+) -> frozenset[str]:
+    if target is None:
+        return frozenset(spec.strategy.traffic_labels)
+    services = await client.get(paths.services(namespace))
+    selectors = [service_selector(s) for s in services["items"]]
+    for path in paths.inference_pools(namespace):
+        try:
+            pools = await client.get(path)
+        except ApiError as error:
+            if error.status == 404:  # A cluster without that API has none of its objects.
+                continue
+            raise
+        selectors += [pool_selector(p) for p in pools["items"]]
+    labels = (target.template.get("metadata") or {}).get("labels") or {}
+    return traffic_keys(
+        labels, target.match_labels, (s for s in selectors if s), spec.strategy.traffic_labels
+    )
+
+
+async def _conflict(client: Client, upgrade: Upgrade) -> str | None:
+    found = await client.get(paths.upgrades(upgrade.metadata["namespace"]))
+    return conflict(_rival(upgrade.raw), [_rival(item) for item in found["items"]])
+
+
+def _rival(raw: Mapping[str, Any]) -> Rival:
+    metadata = raw["metadata"]
+    return Rival(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        created=metadata["creationTimestamp"],
+        target=raw["spec"]["targetRef"]["name"],
+        phase=(raw.get("status") or {}).get("phase", ""),
+    )

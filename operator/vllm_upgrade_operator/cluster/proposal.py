@@ -1,63 +1,116 @@
-"""Have the API server compute the candidate's template: a dry run changes nothing."""
+"""The candidate's pod template, computed by the API server itself in dry runs.
+
+So strategic merge, defaults, validation and admission are the real ones, and nothing is changed.
+"""
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import JSON_PATCH, STRATEGIC, ApiError
 from vllm_upgrade_operator.upgrade.names import FIELD_MANAGER
 from vllm_upgrade_operator.upgrade.observation import Refusal
-from vllm_upgrade_operator.vllm import containers
+from vllm_upgrade_operator.vllm.command import edit_arguments
+from vllm_upgrade_operator.vllm.container import find_container
+from vllm_upgrade_operator.vllm.environment import edit_environment
+from vllm_upgrade_operator.vllm.errors import TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
+    from vllm_upgrade_operator.api.v1alpha1 import Candidate, VLLMUpgradeSpec
     from vllm_upgrade_operator.cluster.client import Client
 
-    Object = dict[str, Any]
-
-_BAD_REQUEST, _FORBIDDEN, _INVALID = 400, 403, 422
+# Statuses with which the API server says that the template itself is not acceptable.
+_REFUSED = frozenset({400, 403, 413, 422})
 
 
 async def propose(
-    client: Client, deployment: Object, spec: VLLMUpgradeSpec
+    client: Client, target: Mapping[str, Any], spec: VLLMUpgradeSpec
 ) -> Mapping[str, Any] | Refusal:
-    """Give the candidate's template with the API server's defaults, or why there is none.
+    """Compute the template that the candidate means, or why there is none.
 
-    First `templatePatch` as the strategic merge patch that it is, then the changes to the vLLM
-    container on what comes out, then a dry run of the whole for defaults and validation.
+    Args:
+        client: The API server.
+        target: The Deployment as it is.
+        spec: Of the upgrade.
+
+    Raises:
+        ApiError: The API server could not say.
     """
-    metadata = deployment["metadata"]
-    path = paths.apps(metadata["namespace"], "deployments", metadata["name"])
-    options = {"dryRun": "All", "fieldManager": FIELD_MANAGER}
-    template = copy.deepcopy(deployment["spec"]["template"])
-    field = "spec.candidate.templatePatch"
-    try:
-        if spec.candidate.template_patch:
-            patch = {
-                "metadata": {"resourceVersion": metadata["resourceVersion"]},
-                "spec": {"template": spec.candidate.template_patch},
-            }
-            patched = await client.patch(path, patch, STRATEGIC, **options)
-            template = patched["spec"]["template"]
-        field = "spec.candidate"
-        template = containers.edited(template, spec.container, spec.candidate)
-        operations = [
-            {"op": "test", "path": "/spec/template", "value": deployment["spec"]["template"]},
-            {"op": "replace", "path": "/spec/template", "value": template},
-        ]
-        result = await client.patch(path, operations, JSON_PATCH, **options)
-    except ValueError as error:
-        return Refusal(reason="CandidateNotApplicable", message=f"{field}: {error}")
-    except ApiError as error:
-        if error.status in (_BAD_REQUEST, _FORBIDDEN, _INVALID):
-            return Refusal(
-                reason="CandidateRefused",
-                message=f"{field} is refused by the API server: {error.message}",
+    path = paths.deployment(target["metadata"]["namespace"], target["metadata"]["name"])
+    template: Mapping[str, Any] = target["spec"]["template"]
+    if spec.candidate.template_patch:
+        try:
+            patched = await client.patch(
+                path,
+                {"spec": {"template": spec.candidate.template_patch}},
+                STRATEGIC,
+                dryRun="All",
+                fieldManager=FIELD_MANAGER,
             )
-        raise
-    template = result["spec"]["template"]
-    return dict(template)
+        except ApiError as error:
+            return _refusal(error, "spec.candidate.templatePatch")
+        template = patched["spec"]["template"]
+    try:
+        edited = edit(template, spec.candidate, spec.container)
+    except TemplateError as error:
+        return Refusal(reason="CandidateRefused", message=str(error))
+    try:
+        result = await client.patch(
+            path,
+            [{"op": "replace", "path": "/spec/template", "value": edited}],
+            JSON_PATCH,
+            dryRun="All",
+            fieldManager=FIELD_MANAGER,
+            fieldValidation="Strict",
+        )
+    except ApiError as error:
+        return _refusal(error, "spec.candidate")
+    proposed: Mapping[str, Any] = result["spec"]["template"]
+    return proposed
+
+
+def edit(
+    template: Mapping[str, Any], candidate: Candidate, container: str | None
+) -> Mapping[str, Any]:
+    """Make the changes of the vLLM container.
+
+    Raises:
+        TemplateError: One of them cannot be made; the text names the field.
+    """
+    changes = (
+        candidate.image,
+        candidate.args,
+        candidate.unset_args,
+        candidate.env,
+        candidate.unset_env,
+    )
+    if not any(changes):
+        return template
+    spec = template["spec"]
+    edited = find_container(spec, container)
+    if candidate.image is not None:
+        edited["image"] = candidate.image
+    edited = edit_arguments(
+        edited,
+        set_=[(a.flag, a.value) for a in candidate.args],
+        unset=candidate.unset_args,
+    )
+    edited = edit_environment(
+        edited,
+        set_=[e.model_dump(by_alias=True, exclude_none=True) for e in candidate.env],
+        unset=candidate.unset_env,
+    )
+    containers = [edited if c["name"] == edited["name"] else c for c in spec["containers"]]
+    return {**template, "spec": {**spec, "containers": containers}}
+
+
+def _refusal(error: ApiError, field: str) -> Refusal:
+    if error.status not in _REFUSED:
+        raise error
+    return Refusal(
+        reason="CandidateRefused",
+        message=f"{field}: the API server refuses the pod template it makes: {error.message}",
+    )

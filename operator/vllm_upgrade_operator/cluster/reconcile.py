@@ -1,164 +1,147 @@
-"""One reconcile: read the upgrade, look, decide, act, write status, tell."""
+"""One reconcile: needs, gather, decide, execute, status, Events. One decision and one write."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from pydantic import ValidationError
 
-from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
-from vllm_upgrade_operator.cluster import events, paths
+from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import JSON_PATCH, ApiError
-from vllm_upgrade_operator.cluster.execute import Executor
-from vllm_upgrade_operator.cluster.gather import gather, read_status
-from vllm_upgrade_operator.cluster.memory import Memory
+from vllm_upgrade_operator.cluster.execute import Executor, OutdatedError
+from vllm_upgrade_operator.cluster.gather import gather, read_upgrade
 from vllm_upgrade_operator.upgrade.decide import decide, needs
-from vllm_upgrade_operator.upgrade.names import FIELD_MANAGER
-from vllm_upgrade_operator.upgrade.trouble import troubled
+from vllm_upgrade_operator.upgrade.names import FIELD_MANAGER, canary_name
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeStatus
     from vllm_upgrade_operator.cluster.client import Client
-    from vllm_upgrade_operator.cluster.probe import Prober
+    from vllm_upgrade_operator.cluster.events import Events
+    from vllm_upgrade_operator.cluster.gather import Upgrade
+    from vllm_upgrade_operator.cluster.look import Looker
+    from vllm_upgrade_operator.cluster.memory import Memory
     from vllm_upgrade_operator.telemetry.metrics import Telemetry
     from vllm_upgrade_operator.upgrade.decision import Decision
+    from vllm_upgrade_operator.upgrade.observation import Observation
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
-_NOT_FOUND = 404
-_FIRST_RETRY_SECONDS = 0.5
-_LAST_RETRY_SECONDS = 30.0
-# A few errors in a row are an API server that restarts, or two writers that met.
-_TELL_AFTER = 3
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a reconcile came to."""
+
+    gone: bool = False
+    """The VLLMUpgrade is not there any more."""
+    released: bool = False
+    """It is being deleted, and nothing of it is left in the cluster."""
+    requeue_seconds: float | None = None
+    """When to come back without being woken."""
+    pods: frozenset[str] = frozenset()
+    """UIDs of the pods that it depends on."""
+    deployments: frozenset[str] = frozenset()
+    """Names of the Deployments that it depends on."""
 
 
 class Reconciler:
-    """Reconciles one upgrade. It remembers nothing that a restart may not lose."""
+    """Reconciles upgrades, one call each."""
 
-    def __init__(  # noqa: PLR0913 - what it works with
-        self,
-        client: Client,
-        prober: Prober,
-        telemetry: Telemetry,
-        *,
-        namespace: str,
-        name: str,
-        instance: str,
+    def __init__(
+        self, client: Client, looker: Looker, events: Events, telemetry: Telemetry
     ) -> None:
         self._client = client
-        self._prober = prober
+        self._looker = looker
+        self._events = events
         self._telemetry = telemetry
-        self._namespace = namespace
-        self._name = name
-        self._instance = instance
-        self._memory = Memory()
-        self._failures = 0
-        self._log = _log.bind(namespace=namespace, upgrade=name)
 
-    async def reconcile(self) -> tuple[float | None, bool]:
-        """Reconcile once.
+    async def reconcile(self, namespace: str, name: str, uid: str, memory: Memory) -> Outcome:
+        """Look at an upgrade once and do what is due.
 
-        Returns:
-            Seconds until the next time (None: only when woken), and whether a deleted upgrade may
-            go. An error is logged, counted and retried with a growing delay, and after a few in a
-            row it is in status.
+        Raises:
+            ApiError: The API server refused something or did not answer.
+            OutdatedError: Something changed meanwhile; look again.
+            UnreadableError: The object is of another version than this operator.
         """
-        began = time.monotonic()
-        try:
-            requeue, released = await self._once()
-        except (ApiError, ValidationError, ValueError) as error:
-            return await self._failed(error), False
-        finally:
-            self._telemetry.reconciled(self._namespace, self._name, time.monotonic() - began)
-        self._failures = 0
-        return requeue, released
-
-    async def _once(self) -> tuple[float | None, bool]:
-        upgrade = await self._client.find(paths.upgrade(self._namespace, self._name))
-        if upgrade is None:
-            return None, True
-        before = read_status(upgrade)
-        now = time.time()
-        wanted = needs(_spec(upgrade), before, now)
-        observation = await gather(
-            self._client, self._prober, self._memory, upgrade, wanted, now
-        )
-        decision = decide(observation, before, time.time())
-        executor = Executor(self._client, observation)
+        upgrade = await read_upgrade(self._client, namespace, name)
+        if upgrade is None or upgrade.metadata["uid"] != uid:
+            return Outcome(gone=True)
+        needed = needs(upgrade.spec, upgrade.status, time.time())
+        observation = await gather(self._client, self._looker, memory, upgrade, needed)
+        decision = decide(observation, upgrade.status, time.time())
+        self._telemetry.phase(uid, str(upgrade.status.phase))
+        executor = Executor(self._client, upgrade.raw)
         for action in decision.actions:
-            self._log.info("acting", action=type(action).__name__)
-            await executor.run(action)
-        await self._write(upgrade, before, decision)
-        for notice in decision.notices:
-            await events.post(
-                self._client, observation, notice, instance=self._instance, now=time.time()
+            log.info(
+                "action",
+                namespace=namespace,
+                upgrade=name,
+                phase=str(decision.status.phase),
+                action=type(action).__name__,
+                pod=getattr(action, "pod", None),
             )
-        self._tell(observation.looked, before, decision)
-        return decision.requeue_seconds, decision.released
+            await executor.execute(action)
+        await self.write_status(upgrade, decision.status)
+        await self._tell(upgrade, observation, decision)
+        return _outcome(observation, decision)
 
-    async def _write(
-        self, upgrade: dict[str, Any], before: VLLMUpgradeStatus, decision: Decision
-    ) -> None:
-        """Write status if it changed, unless somebody wrote the object since it was read."""
-        if decision.status == before and "status" in upgrade:
+    async def write_status(self, upgrade: Upgrade, status: VLLMUpgradeStatus) -> None:
+        """Write a status that differs from the present one.
+
+        Raises:
+            ApiError: It could not be written.
+            OutdatedError: The object changed since it was read.
+        """
+        if status == upgrade.status:
             return
-        version = upgrade["metadata"]["resourceVersion"]
-        body = decision.status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        await self._client.patch(
-            f"{paths.upgrade(self._namespace, self._name)}/status",
-            [
-                {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-                {"op": "add", "path": "/status", "value": body},
-            ],
-            JSON_PATCH,
-            fieldManager=FIELD_MANAGER,
-        )
-
-    def _tell(self, looked: bool, before: VLLMUpgradeStatus, decision: Decision) -> None:  # noqa: FBT001
-        after = decision.status
-        self._telemetry.seen(self._namespace, self._name, after)
-        if before.phase != after.phase:
-            self._telemetry.transition(after)
-            self._log.info("phase", old=before.phase, new=after.phase, message=after.message)
-        elif looked:
-            self._log.debug("looked", verdict=after.verdict)
-
-    async def _failed(self, error: Exception) -> float:
-        self._failures += 1
-        delay = min(_LAST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2 ** min(self._failures - 1, 10))
-        self._telemetry.failed(type(error).__name__)
-        self._log.warning(
-            "reconcile failed", error=str(error)[:500], failures=self._failures, retry_in=delay
-        )
-        if self._failures >= _TELL_AFTER:
-            await self._tell_trouble(error, delay)
-        return delay
-
-    async def _tell_trouble(self, error: Exception, delay: float) -> None:
-        path = paths.upgrade(self._namespace, self._name)
+        metadata = upgrade.metadata
+        path = paths.upgrade(metadata["namespace"], metadata["name"])
+        version = metadata["resourceVersion"]
         try:
-            upgrade = await self._client.get(path)
-            status = troubled(
-                read_status(upgrade),
-                str(error),
-                failures=self._failures,
-                generation=upgrade["metadata"]["generation"],
-                now=time.time(),
-                retry_seconds=delay,
-            )
-            body = status.model_dump(mode="json", by_alias=True, exclude_none=True)
             await self._client.patch(
-                f"{path}/status",
-                [{"op": "add", "path": "/status", "value": body}],
+                path + "/status",
+                [
+                    {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+                    {
+                        "op": "add",
+                        "path": "/status",
+                        "value": status.model_dump(mode="json", by_alias=True, exclude_none=True),
+                    },
+                ],
                 JSON_PATCH,
                 fieldManager=FIELD_MANAGER,
             )
-        except (ApiError, ValidationError) as second:
-            if not (isinstance(second, ApiError) and second.status == _NOT_FOUND):
-                self._log.warning("status not written", error=str(second)[:500])
+        except ApiError as error:
+            # A failed `test` and a refused status are both a 422: only a look can tell.
+            if error.status in (409, 422):
+                present = await self._client.find(path)
+                if present is None or present["metadata"]["resourceVersion"] != version:
+                    raise OutdatedError("the VLLMUpgrade was written meanwhile") from error
+            raise
+
+    async def _tell(self, upgrade: Upgrade, o: Observation, decision: Decision) -> None:
+        if decision.status.phase != upgrade.status.phase:
+            for notice in decision.notices:
+                log.info(
+                    "transition",
+                    namespace=o.namespace,
+                    upgrade=o.name,
+                    phase=str(decision.status.phase),
+                    reason=notice.reason,
+                    message=notice.message,
+                )
+                self._telemetry.transitions.labels(str(decision.status.phase), notice.reason).inc()
+        target = None if o.target is None else (o.target.name, o.target.uid)
+        await self._events.post(upgrade.raw, target, decision.notices)
 
 
-def _spec(upgrade: dict[str, Any]) -> VLLMUpgradeSpec:
-    return VLLMUpgradeSpec.model_validate(upgrade["spec"])
+def _outcome(o: Observation, decision: Decision) -> Outcome:
+    pods: list[Any] = [*(o.target.pods if o.target else ()), *(o.canary.pods if o.canary else ())]
+    target = o.spec.target_ref.name
+    return Outcome(
+        released=decision.released,
+        requeue_seconds=decision.requeue_seconds,
+        pods=frozenset(p.uid for p in pods),
+        deployments=frozenset({target, canary_name(target)}),
+    )

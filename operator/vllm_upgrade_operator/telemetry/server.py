@@ -2,44 +2,65 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
     from vllm_upgrade_operator.telemetry.metrics import Telemetry
 
-# An upgrade under way is reconciled every few seconds, and an error waits at most 30.
-_SILENCE_SECONDS = 120.0
+    Answer = Callable[[web.Request], Awaitable[web.Response]]
 
 
-async def serve(
-    telemetry: Telemetry, *, host: str, health_port: int, metrics_port: int
-) -> list[web.AppRunner]:
-    """Start both servers; the caller cleans the runners up."""
+@asynccontextmanager
+async def health(
+    *, host: str, port: int, problem: Callable[[], str | None], ready: Callable[[], bool]
+) -> AsyncIterator[None]:
+    """Serve `/healthz` and `/readyz`.
 
-    async def health(_: web.Request) -> web.Response:
-        silence = telemetry.silence()
-        if silence > _SILENCE_SECONDS:
-            return web.Response(
-                status=500, text=f"an upgrade was not reconciled for {silence:.0f} s\n"
-            )
-        return web.Response(text="ok\n")
+    Args:
+        host: Address to listen on.
+        port: Port to listen on.
+        problem: Why the process should be started anew, or None.
+        ready: Whether upgrades are being watched.
+    """
 
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(
-            body=telemetry.exposition(), content_type="text/plain", charset="utf-8"
-        )
+    async def healthz(_: web.Request) -> web.Response:
+        why = problem()
+        return web.Response(text="ok\n") if why is None else web.Response(status=500, text=why)
 
-    runners = []
-    for path, handler, port in (
-        ("/healthz", health, health_port),
-        ("/metrics", metrics, metrics_port),
-    ):
-        application = web.Application()
-        application.router.add_get(path, handler)
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
+    async def readyz(_: web.Request) -> web.Response:
+        if ready():
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="VLLMUpgrades are not watched yet\n")
+
+    async with _serving(host, port, {"/healthz": healthz, "/readyz": readyz}):
+        yield
+
+
+@asynccontextmanager
+async def metrics(*, host: str, port: int, telemetry: Telemetry) -> AsyncIterator[None]:
+    """Serve `/metrics`."""
+
+    async def exposition(_: web.Request) -> web.Response:
+        return web.Response(body=telemetry.exposition(), content_type="text/plain", charset="utf-8")
+
+    async with _serving(host, port, {"/metrics": exposition}):
+        yield
+
+
+@asynccontextmanager
+async def _serving(host: str, port: int, routes: dict[str, Answer]) -> AsyncIterator[None]:
+    application = web.Application()
+    for path, answer in routes.items():
+        application.router.add_get(path, answer)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
         await web.TCPSite(runner, host, port).start()
-        runners.append(runner)
-    return runners
+        yield
+    finally:
+        await runner.cleanup()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.v1alpha1 import Phase
 from vllm_upgrade_operator.upgrade.decision import LabelPod
+from vllm_upgrade_operator.upgrade.evidence import annotation
 from vllm_upgrade_operator.upgrade.judging import is_promoted
 from vllm_upgrade_operator.upgrade.names import (
     ACTIVE_RUNNER,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.observation import Observation, Pod
 
 _NOT_IN_A_LABEL = re.compile(r"[^A-Za-z0-9._-]")
-_EVIDENCE_LIMIT = 512
 
 
 def label_actions(o: Observation, status: VLLMUpgradeStatus) -> tuple[LabelPod, ...]:
@@ -54,9 +54,8 @@ def _label(pod: Pod, role: str) -> LabelPod | None:
     labels = {ROLE: role, ACTIVE_RUNNER: runner}
     if pod.version is not None:
         labels[VERSION] = _NOT_IN_A_LABEL.sub("_", pod.version)[:63].strip("._-")
-    annotations = {}
-    if pod.runner is not None:
-        annotations[RUNNER_EVIDENCE] = pod.runner.how[:_EVIDENCE_LIMIT]
+    evidence = annotation(pod)
+    annotations = {} if evidence is None else {RUNNER_EVIDENCE: evidence}
     same_labels = all(pod.labels.get(k) == v for k, v in labels.items())
     same_annotations = all(pod.annotations.get(k) == v for k, v in annotations.items())
     if same_labels and same_annotations:

@@ -114,7 +114,8 @@ def _child(value: object, step: str) -> tuple[bool, object]:
 
 def _union(one: Fields, other: Fields) -> Fields:
     return {
-        step: _union(one.get(step) or {}, other.get(step) or {}) for step in dict.fromkeys((*one, *other))
+        step: _union(one.get(step) or {}, other.get(step) or {})
+        for step in dict.fromkeys((*one, *other))
     }
 
 

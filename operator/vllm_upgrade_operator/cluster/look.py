@@ -1,0 +1,186 @@
+"""Looking at a running pod: its version, its runner, its counters. Read-only and bounded.
+
+A failure is a finding of its own (`scrape_error`, or a value that stays None); it never stands in
+for a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from vllm_upgrade_operator.cluster import paths
+from vllm_upgrade_operator.cluster.client import ApiError
+from vllm_upgrade_operator.cluster.together import together
+from vllm_upgrade_operator.judge.counters import delta
+from vllm_upgrade_operator.upgrade.evidence import recalled
+from vllm_upgrade_operator.upgrade.health import is_ready
+from vllm_upgrade_operator.vllm import metrics, versions
+from vllm_upgrade_operator.vllm.client import VLLMError
+from vllm_upgrade_operator.vllm.container import metrics_port
+from vllm_upgrade_operator.vllm.exposition import MalformedExpositionError
+from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence, observe
+from vllm_upgrade_operator.vllm.startup import startup_phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from vllm_upgrade_operator.cluster.client import Client
+    from vllm_upgrade_operator.cluster.memory import Memory, Process
+    from vllm_upgrade_operator.telemetry.metrics import Telemetry
+    from vllm_upgrade_operator.upgrade.observation import Pod
+    from vllm_upgrade_operator.vllm.client import VLLMClient
+
+LOG_LIMIT_BYTES = 1024 * 1024
+"""How much of a log is read, from the container's start: vLLM says its runner early."""
+AT_ONCE = 16
+"""How many pods are asked at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """A pod as read, and as the API server gave it."""
+
+    pod: Pod
+    raw: Mapping[str, Any]
+    container: str
+
+
+class Looker:
+    """Asks pods; one for the whole operator, so that what is asked at once stays bounded."""
+
+    def __init__(self, client: Client, vllm: VLLMClient, telemetry: Telemetry) -> None:
+        self._client = client
+        self._vllm = vllm
+        self._telemetry = telemetry
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def look(
+        self, pods: Iterable[SeenPod], memory: Memory, *, scrape: bool
+    ) -> tuple[Pod, ...]:
+        """Add what the pods themselves say; `scrape` asks for their counters too.
+
+        Raises:
+            ApiError: A log could not be read for another reason than that it is not there.
+        """
+        return tuple(await together(self._one(p, memory, scrape=scrape) for p in pods))
+
+    async def _one(self, seen: SeenPod, memory: Memory, *, scrape: bool) -> Pod:
+        pod = seen.pod
+        if pod.started_at is None:
+            return pod
+        process = memory.process(pod.uid, pod.started_at)
+        async with self._slots:
+            await self._read_log(seen, process)
+            pod = replace(
+                pod,
+                runner=process.runner,
+                startup_phase=None if is_ready(pod) else process.startup_phase,
+            )
+            try:
+                address, port = _endpoint(seen)
+            except _NotScrapedError as error:
+                return replace(pod, scrape_error=str(error) if scrape else None)
+            if is_ready(pod) and process.version is None:
+                process.version = await self._version(address, port)
+            pod = replace(pod, version=process.version)
+            if not scrape or pod.terminating:
+                return pod
+            return await self._scrape(pod, process, address, port)
+
+    async def _read_log(self, seen: SeenPod, process: Process) -> None:
+        now = time.time()
+        pod = seen.pod
+        if pod.terminating or not process.log_is_due(now):
+            return
+        process.log_read_at = now
+        try:
+            log = await self._client.text(
+                paths.log(seen.raw["metadata"]["namespace"], pod.name),
+                limit_bytes=LOG_LIMIT_BYTES,
+                container=seen.container,
+                limitBytes=LOG_LIMIT_BYTES,
+            )
+        except ApiError as error:
+            # The pod is gone, or its node does not answer: its runner is not known (any more).
+            if error.status not in (400, 404, 500, 502, 503, 504):
+                raise
+            self._telemetry.log_reads.labels("error").inc()
+            how = f"its log could not be read: {error.status} {error.reason}"
+            process.runner = recalled(pod) or RunnerEvidence(runner=Runner.UNKNOWN, how=how)
+            return
+        self._telemetry.log_reads.labels("ok").inc()
+        process.startup_phase = startup_phase(log)
+        found = observe(log)
+        if found.runner is Runner.UNKNOWN and not found.conflicting:
+            found = recalled(pod) or found
+        process.runner = found
+
+    async def _version(self, address: str, port: int) -> str | None:
+        try:
+            return await self._vllm.version(address, port)
+        except VLLMError:
+            return None
+
+    async def _scrape(self, pod: Pod, process: Process, address: str, port: int) -> Pod:
+        try:
+            text = await self._vllm.metrics(address, port)
+            # Off the event loop: the answer of a large fleet's pod is hundreds of kilobytes.
+            sample = await asyncio.to_thread(
+                metrics.parse,
+                text,
+                taken_at=time.time(),
+                version=_parsed_version(process.version),
+            )
+        except (VLLMError, MalformedExpositionError) as error:
+            self._telemetry.scrapes.labels(type(error).__name__).inc()
+            # The next delta reaches back over the look that failed: nothing is lost.
+            return replace(pod, scrape_error=str(error))
+        self._telemetry.scrapes.labels("ok").inc()
+        before, process.sample = process.sample, sample
+        busy = (
+            None
+            if sample.running is None or sample.waiting is None
+            else sample.running + sample.waiting
+        )
+        return replace(
+            pod,
+            delta=None if before is None else delta(before, sample),
+            offered=sample.offered,
+            in_flight=busy,
+        )
+
+
+class _NotScrapedError(Exception):
+    """A pod may not be asked; the text says why and what would help."""
+
+
+def _endpoint(seen: SeenPod) -> tuple[str, int]:
+    """Where a pod is asked: on its own address, on a port that its vLLM container declares."""
+    spec, status = seen.raw["spec"], seen.raw.get("status") or {}
+    if spec.get("hostNetwork"):
+        raise _NotScrapedError("pods with hostNetwork: true are not scraped")
+    address = status.get("podIP")
+    if not address:
+        raise _NotScrapedError("the pod has no address yet")
+    container = next(c for c in spec["containers"] if c["name"] == seen.container)
+    port = metrics_port(container)
+    declared = {int(p["containerPort"]) for p in container.get("ports") or ()}
+    if port not in declared:
+        raise _NotScrapedError(
+            f"container {seen.container} serves on port {port} but does not declare it: add "
+            f"containerPort {port} to its ports"
+        )
+    return str(address), port
+
+
+def _parsed_version(text: str | None) -> versions.Version | None:
+    if text is None:
+        return None
+    try:
+        return versions.parse_version(text)
+    except versions.VersionError:
+        # A build of one's own: nothing may be assumed that depends on the version.
+        return None
