@@ -20,8 +20,6 @@ CHANCE = 1e-4
 """How unlikely a window must be under a limit that is kept, to be called broken."""
 DOUBT = 0.05
 """How unlikely it must be to hold instead of going on."""
-WORSE_THAN_STABLE = 0.01
-"""How unlikely a canary no worse than stable must be for a hard limit to act."""
 BAD_EVENTS = 5.0
 """Events by which the canary must be beyond what the limit allows."""
 CONSISTENT_BLOCKS = 2
@@ -96,7 +94,7 @@ class _Max:
 
     def harmed(self, window: Block, noise: float) -> bool:
         canary, stable = _side(window, "c", noise), _side(window, "s", noise)
-        if stable[1] > 0 and more_than(*canary, *stable, 1.0) > WORSE_THAN_STABLE:
+        if stable[1] > 0 and more_than(*canary, *stable, 1.0) > CHANCE:
             return False
         excess = canary[0] - canary[1] * self.limit
         return excess >= BAD_EVENTS and upper_tail(*canary, self.limit) <= CHANCE

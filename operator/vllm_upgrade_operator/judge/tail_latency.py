@@ -16,7 +16,6 @@ from vllm_upgrade_operator.judge.ratio import (
     CHANCE,
     CONSISTENT_BLOCKS,
     DOUBT,
-    WORSE_THAN_STABLE,
 )
 from vllm_upgrade_operator.judge.tails import more_than, upper_tail
 from vllm_upgrade_operator.judge.words import over_stable, phrase, plural, relation, seconds
@@ -144,7 +143,7 @@ class _Value:
         index = bucket_of(tail.bounds, self.limit)
         slow, of = tail.canary_above(index)
         stable = tail.stable_above(index)
-        if stable[1] > 0 and more_than(slow, of, *stable, 1.0) > WORSE_THAN_STABLE:
+        if stable[1] > 0 and more_than(slow, of, *stable, 1.0) > CHANCE:
             return False
         return slow - (1 - tail.q) * of >= BAD_EVENTS and (
             upper_tail(slow, of, 1 - tail.q) <= CHANCE

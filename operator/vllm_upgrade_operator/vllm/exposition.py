@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LABEL = re.compile(r'\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(,|$)')
 _ESCAPE = re.compile(r'\\([\\"n])')
-_LABELS_AND_VALUE = re.compile(r"\s*(?:\{(?P<labels>.*)\})?\s*(?P<value>\S+)(?:\s+-?\d+)?\s*")
+_LABELS_AND_VALUE = re.compile(r"\s*(?:\{(?P<labels>.*)\})?\s*(?P<value>[^\s{]\S*)(?:\s+-?\d+)?\s*")
 
 
 class MalformedExpositionError(ValueError):

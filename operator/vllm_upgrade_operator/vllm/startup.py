@@ -45,7 +45,7 @@ _PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (re.compile(r"Starting vLLM server on .*"), "opening the port"),
 )
-_SERVING = re.compile(r"INFO:\s+Application startup complete\.")
+_SERVING = re.compile(r"(?:\([\w.-]+ pid=\d+\) )?INFO:\s+Application startup complete\.")
 
 
 def startup_phase(log: str) -> str | None:

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from vllm_upgrade_operator.vllm.client import (
+    BadAnswerError,
+    BadStatusError,
+    RefusedError,
+    TimedOutError,
+    TooLargeError,
+    VLLMClient,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+HOST = "127.0.0.1"
+
+
+class Server:
+    """A pod that answers what a test tells it to."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, web.StreamResponse] = {}
+        self.asked: list[web.Request] = []
+        self.silent = False
+        self.port = 0
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request)
+        if self.silent:
+            await asyncio.sleep(60)
+        return self.answers.get(request.path) or web.Response(status=404)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    served = Server()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", served.handle)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, HOST, 0)
+    await site.start()
+    served.port = runner.addresses[0][1]
+    yield served
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[VLLMClient]:
+    async with VLLMClient(seconds=2.0, limit_bytes=1000) as made:
+        yield made
+
+
+async def test_what_a_server_answers(server: Server, client: VLLMClient) -> None:
+    server.answers = {
+        "/metrics": web.Response(text="a 1\n"),
+        "/version": web.json_response({"version": "0.29.0"}),
+        "/v1/models": web.json_response({"data": [{"id": "tiny"}, {"id": "lora"}]}),
+    }
+    assert await client.metrics(HOST, server.port) == "a 1\n"
+    assert await client.version(HOST, server.port) == "0.29.0"
+    assert await client.models(HOST, server.port, api_key="k") == ("tiny", "lora")
+    assert server.asked[-1].headers["Authorization"] == "Bearer k"
+    assert "Authorization" not in server.asked[0].headers
+
+
+async def test_a_redirect_is_not_followed(server: Server, client: VLLMClient) -> None:
+    server.answers = {
+        "/version": web.Response(status=302, headers={"Location": "/metrics"}),
+        "/metrics": web.Response(text="a 1\n"),
+    }
+    with pytest.raises(BadStatusError, match="answered 302") as caught:
+        await client.version(HOST, server.port)
+    assert caught.value.status == 302
+    assert len(server.asked) == 1
+
+
+async def test_too_large_an_answer(server: Server, client: VLLMClient) -> None:
+    server.answers = {"/metrics": web.Response(text="x" * 1001)}
+    with pytest.raises(TooLargeError, match="more than 1000 bytes"):
+        await client.metrics(HOST, server.port)
+    server.answers = {"/metrics": web.Response(text="x" * 1000)}
+    assert len(await client.metrics(HOST, server.port)) == 1000
+
+
+async def test_a_compressed_answer_is_measured_as_it_unfolds(
+    server: Server, client: VLLMClient
+) -> None:
+    answer = web.Response(text="x" * 100_000)
+    answer.enable_compression(web.ContentCoding.gzip)
+    server.answers = {"/metrics": answer}
+    with pytest.raises(TooLargeError):
+        await client.metrics(HOST, server.port)
+
+
+async def test_no_answer_in_time(server: Server) -> None:
+    server.silent = True
+    async with VLLMClient(seconds=0.2) as hasty:
+        with pytest.raises(TimedOutError, match=r"did not answer in 0\.2 s"):
+            await hasty.metrics(HOST, server.port)
+
+
+async def test_nobody_listens(client: VLLMClient) -> None:
+    # Port 1 of loopback: nothing of this test's can be there.
+    with pytest.raises(RefusedError, match=r"127\.0\.0\.1:1"):
+        await client.version(HOST, 1)
+
+
+@pytest.mark.parametrize("body", ["{", "[]", "{}", '{"version": 3}', '{"version": ""}'])
+async def test_an_answer_of_another_form(server: Server, client: VLLMClient, body: str) -> None:
+    server.answers = {"/version": web.Response(text=body)}
+    with pytest.raises(BadAnswerError):
+        await client.version(HOST, server.port)
+
+
+@pytest.mark.parametrize("body", ["{}", '{"data": {}}', '{"data": [1]}', '{"data": [{"id": 1}]}'])
+async def test_no_list_of_models(server: Server, client: VLLMClient, body: str) -> None:
+    server.answers = {"/v1/models": web.Response(text=body)}
+    with pytest.raises(BadAnswerError):
+        await client.models(HOST, server.port)
+
+
+async def test_a_proxy_of_the_environment_is_not_used(
+    server: Server, client: VLLMClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    server.answers = {"/metrics": web.Response(text="a 1\n")}
+    assert await client.metrics(HOST, server.port) == "a 1\n"
