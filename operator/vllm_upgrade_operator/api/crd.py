@@ -44,6 +44,7 @@ def definition() -> dict[str, Any]:
         "type": "object",
         "description": "A canary upgrade of one vLLM workload.",
         "required": ["spec"],
+        "x-kubernetes-validations": list(rules.UPGRADE),
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
@@ -97,13 +98,17 @@ def _add_rules(spec: Schema) -> None:
     properties = spec["properties"]
     strategy = properties["strategy"]["properties"]
     candidate = properties["candidate"]
+    analysis = properties["analysis"]["properties"]
     for schema, added in (
         (properties["targetRef"], rules.TARGET_REF),
         (candidate, rules.CANDIDATE),
+        (candidate["properties"]["args"], rules.ARGS),
         (candidate["properties"]["env"]["items"], rules.ENV_VAR),
         (strategy["steps"], rules.STEPS),
         (strategy["steps"]["items"], rules.STEP),
-        (properties["analysis"]["properties"]["checks"]["items"], rules.CHECK),
+        (strategy["trafficLabels"], rules.TRAFFIC_LABELS),
+        (analysis["interval"], rules.INTERVAL),
+        (analysis["checks"]["items"], rules.CHECK),
     ):
         schema["x-kubernetes-validations"] = list(added)
 

@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from vllm_upgrade_operator.api import durations
 from vllm_upgrade_operator.api.model import Model
 
-Name = Annotated[str, Field(min_length=1, max_length=253)]
+# Names become parts of the API's paths: what is no name must never come so far.
+SUBDOMAIN = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+LABEL_KEY = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+
+# 253 characters, less `-canary` and what a ReplicaSet's name has beyond its Deployment's.
+TargetName = Annotated[str, Field(pattern=SUBDOMAIN, min_length=1, max_length=235)]
+ContainerName = Annotated[
+    str, Field(pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)
+]
+LabelKey = Annotated[str, Field(pattern=LABEL_KEY, min_length=1, max_length=317)]
 Duration = Annotated[str, Field(pattern=durations.PATTERN, max_length=24)]
 Text = Annotated[str, Field(max_length=1024)]
 Flag = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
-VariableName = Annotated[str, Field(min_length=1, max_length=256)]
+VariableName = Annotated[str, Field(pattern="^[ -<>-~]+$", min_length=1, max_length=256)]
+Increase = Annotated[str, Field(pattern="^[0-9]+([.][0-9]+)?%$", max_length=12)]
+Decrease = Annotated[str, Field(pattern="^(100|[0-9]{1,2}([.][0-9]+)?)%$", max_length=12)]
 LIMIT_PATTERN = "^([0-9]+([.][0-9]+)?%|([0-9]{1,5}(h|m|s|ms)){1,4})$"
 Limit = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=LIMIT_PATTERN, max_length=24)]
 """A whole number, a percentage or a duration: which of them, the metric says."""
+
+
+def _a_day(text: str) -> str:
+    """Refuse what looks like a date and is none, as the API server does."""
+    date.fromisoformat(text)
+    return text
+
+
+Day = Annotated[
+    str,
+    Field(
+        pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+        max_length=10,
+        json_schema_extra={"format": "date"},
+    ),
+    AfterValidator(_a_day),
+]
 
 
 class TargetRef(Model):
@@ -25,7 +54,7 @@ class TargetRef(Model):
 
     api_version: Literal["apps/v1"] = Field("apps/v1", description="API version of the workload.")
     kind: Literal["Deployment"] = Field("Deployment", description="Kind of the workload.")
-    name: Name = Field(description="Name of the workload.")
+    name: TargetName = Field(description="Name of the workload.")
 
 
 class Argument(Model):
@@ -44,7 +73,7 @@ class EnvVar(Model):
     value: Annotated[str, Field(max_length=32768)] | None = Field(
         None, description="Literal value."
     )
-    value_from: dict[str, Any] | None = Field(
+    value_from: Annotated[dict[str, Any], Field(min_length=1, max_length=1)] | None = Field(
         None, description="Source of the value, as in a container."
     )
 
@@ -74,7 +103,7 @@ class Candidate(Model):
         description="Environment variables to remove.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    template_patch: dict[str, Any] | None = Field(
+    template_patch: Annotated[dict[str, Any], Field(min_length=1, max_length=16)] | None = Field(
         None, description="Strategic merge patch of the pod template, for the rest."
     )
 
@@ -89,9 +118,7 @@ class RunnerException(Model):
     owner: Annotated[str, Field(min_length=1, max_length=128)] = Field(
         description="Who decided and will look again."
     )
-    retest_after: Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", max_length=10)] = (
-        Field(description="Date (UTC) through which the exception holds.")
-    )
+    retest_after: Day = Field(description="Date (UTC) through which the exception holds.")
 
 
 class Runner(Model):
@@ -143,7 +170,7 @@ class Strategy(Model):
     halt_timeout: Duration = Field(
         "4h", description="How long to wait for a person before rolling back."
     )
-    traffic_labels: Annotated[tuple[Name, ...], Field(max_length=32)] = Field(
+    traffic_labels: Annotated[tuple[LabelKey, ...], Field(max_length=32)] = Field(
         (),
         description="Further label keys that route traffic, beside those of Services and of the "
         "target.",
@@ -194,13 +221,15 @@ class CheckSpec(Model):
         None, description="Quantile of a latency."
     )
     max: Limit | None = Field(None, description="Hard limit, in the metric's unit: 1%, 64 or 2s.")
-    max_increase: Annotated[str, Field(pattern="^[0-9]+(\\.[0-9]+)?%$", max_length=12)] | None = (
-        Field(None, description="How much worse than stable it may be.")
+    max_increase: Increase | None = Field(
+        None, description="How much more than stable's the canary's value may be: 30%."
     )
-    max_decrease: Annotated[str, Field(pattern="^[0-9]+(\\.[0-9]+)?%$", max_length=12)] | None = (
-        Field(None, description="How much less than stable it may be.")
+    max_decrease: Decrease | None = Field(
+        None, description="How much less than stable's the canary's value may be: 10%."
     )
-    mode: Mode | None = Field(None, description="Enforce acts, Observe only reports.")
+    mode: Mode | None = Field(
+        None, description="Enforce acts (so it is if left out), Observe reports, Disabled does not."
+    )
 
 
 class Analysis(Model):
@@ -227,7 +256,7 @@ class VLLMUpgradeSpec(Model):
 
     target_ref: TargetRef = Field(description="The workload to upgrade.")
     reason: Text | None = Field(None, description="Why this upgrade is wanted.")
-    container: Annotated[str, Field(min_length=1, max_length=63)] | None = Field(
+    container: ContainerName | None = Field(
         None, description="Name of the vLLM container; found by command or image if left out."
     )
     candidate: Candidate = Field(description="What changes.")
