@@ -161,7 +161,7 @@ class Progress(Model):
     look_at: Time | None = Field(None, description="When pods were last scraped.")
     ready_high_water: Count = Field(0, description="Most promoted pods ever ready.")
     ready_since: Time | None = Field(None, description="When that number last grew.")
-    promoted: bool = Field(False, description="The target was given the candidate's template.")
+    promoted: bool = Field(False, description="The target may have the candidate's template.")
     baked: bool = Field(False, description="The bake is over.")
     halt_reason: Short | None = Field(None, description="Why it halted.")
     result_reason: Short | None = Field(None, description="Why it rolls back.")

@@ -176,8 +176,10 @@ def _next(scene: _Scene, status: VLLMUpgradeStatus, step: Step, index: int, now:
         status = _begin_step(scene, status, index + 1, now)
         status = note(status, "StepPassed", f"step {_step_words(status)} begins", now)
         return wait(status, f"step {_step_words(status)} begins")
+    # Said before it is done: an operator that is killed after the write would otherwise find a
+    # template that it does not know for its own.
     return enter(
-        status,
+        remember(status, promoted=True),
         Phase.PROMOTING,
         "Promoting",
         f"all steps passed: {scene.target.name} gets the candidate's template",

@@ -32,11 +32,7 @@ def promoting(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
         raise ValueError("promotion needs a target, known-good and the candidate's template")
     if target.template == known.template:
         replace = ReplaceTemplate(expected=known.template, replacement=candidate.template)
-        return wait(
-            remember(status, promoted=True),
-            f"giving {target.name} the candidate's template",
-            replace,
-        )
+        return wait(status, f"giving {target.name} the candidate's template", replace)
     problem = _wrong_pod(o, status, now)
     if problem is not None:
         return roll_back(status, problem[0], problem[1], now=now)
