@@ -27,7 +27,7 @@ from vllm_upgrade_operator.cluster.together import together
 from vllm_upgrade_operator.upgrade import names
 from vllm_upgrade_operator.upgrade.attempts import spec_hash
 from vllm_upgrade_operator.upgrade.conflicts import Rival, conflict
-from vllm_upgrade_operator.upgrade.observation import Observation, Target
+from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
 from vllm_upgrade_operator.vllm.container import find_container
 from vllm_upgrade_operator.vllm.errors import TemplateError
 
@@ -115,6 +115,7 @@ async def gather(
     target = None
     if cluster.target is not None:
         target = parse_target(cluster.target, cluster.sets, pods[: len(target_pods)])
+    known_good = None if cluster.known_good is None else parse_known_good(cluster.known_good)
     observation = Observation(
         name=metadata["name"],
         namespace=namespace,
@@ -126,9 +127,9 @@ async def gather(
         spec_hash=spec_hash(spec),
         target=target,
         canary=parse_canary(cluster.canary, pods[len(target_pods) :]),
-        known_good=None if cluster.known_good is None else parse_known_good(cluster.known_good),
+        known_good=known_good,
         candidate=None if cluster.candidate is None else parse_candidate(cluster.candidate),
-        traffic_keys=await _traffic_keys(client, namespace, target, spec),
+        traffic_keys=await _traffic_keys(client, namespace, target, known_good, spec),
         conflict=await _conflict(client, upgrade),
         looked=needed.look,
     )
@@ -236,24 +237,35 @@ def _name(pod: Mapping[str, Any], container: str | None) -> str:
 
 
 async def _traffic_keys(
-    client: Client, namespace: str, target: Target | None, spec: VLLMUpgradeSpec
+    client: Client,
+    namespace: str,
+    target: Target | None,
+    known_good: KnownGood | None,
+    spec: VLLMUpgradeSpec,
 ) -> frozenset[str]:
+    """By known-good's labels where it is recorded: the same keys through the whole attempt."""
     if target is None:
         return frozenset(spec.strategy.traffic_labels)
     services = await client.get(paths.services(namespace))
     selectors = [service_selector(s) for s in services["items"]]
-    for path in paths.inference_pools(namespace):
-        try:
-            pools = await client.get(path)
-        except ApiError as error:
-            if error.status == 404:  # A cluster without that API has none of its objects.
-                continue
-            raise
-        selectors += [pool_selector(p) for p in pools["items"]]
-    labels = (target.template.get("metadata") or {}).get("labels") or {}
+    selectors += [pool_selector(p) for p in await _inference_pools(client, namespace)]
+    template = target.template if known_good is None else known_good.template
+    labels = (template.get("metadata") or {}).get("labels") or {}
     return traffic_keys(
         labels, target.match_labels, (s for s in selectors if s), spec.strategy.traffic_labels
     )
+
+
+async def _inference_pools(client: Client, namespace: str) -> list[Mapping[str, Any]]:
+    try:
+        found = await client.get(paths.inference_pools(namespace))
+    except ApiError as error:
+        # Whoever may list them gets a 404 only where the cluster does not have that API.
+        if error.status == 404:
+            return []
+        raise
+    items: list[Mapping[str, Any]] = found["items"]
+    return items
 
 
 async def _conflict(client: Client, upgrade: Upgrade) -> str | None:

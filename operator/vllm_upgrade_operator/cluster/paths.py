@@ -48,12 +48,9 @@ def services(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/services"
 
 
-def inference_pools(namespace: str) -> tuple[str, ...]:
-    """Collections of InferencePools: the stable API, and the one before it."""
-    return (
-        f"/apis/inference.networking.k8s.io/v1/namespaces/{namespace}/inferencepools",
-        f"/apis/inference.networking.x-k8s.io/v1alpha2/namespaces/{namespace}/inferencepools",
-    )
+def inference_pools(namespace: str) -> str:
+    """Collection of InferencePools."""
+    return f"/apis/inference.networking.k8s.io/v1/namespaces/{namespace}/inferencepools"
 
 
 def events(namespace: str) -> str:

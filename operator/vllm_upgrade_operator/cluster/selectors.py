@@ -35,7 +35,5 @@ def service_selector(service: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def pool_selector(pool: Mapping[str, Any]) -> Mapping[str, str]:
-    """The selector of an InferencePool: `matchLabels` in its stable API, flat before it."""
-    selector: Mapping[str, Any] = pool["spec"].get("selector") or {}
-    nested = selector.get("matchLabels")
-    return nested if isinstance(nested, dict) else selector
+    """The selector of an InferencePool."""
+    return (pool["spec"].get("selector") or {}).get("matchLabels") or {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 DOMAIN = "vllmupgrade.dev"
 FIELD_MANAGER = "vllm-upgrade-operator"
 FINALIZER = f"{DOMAIN}/finalizer"
@@ -25,17 +27,29 @@ APPROVED_BY = f"{DOMAIN}/approved-by"
 ROLE_STABLE = "stable"
 ROLE_CANARY = "canary"
 
+# Of an object, as the API server allows it (a DNS subdomain).
+_NAME_LIMIT = 253
+
 
 def canary_name(target: str) -> str:
     """Name of the canary Deployment of a target."""
-    return f"{target}-canary"
+    return _suffixed(target, "-canary")
 
 
 def known_good_name(upgrade: str) -> str:
     """Name of the ControllerRevision with the known-good configuration."""
-    return f"{upgrade}-known-good"
+    return _suffixed(upgrade, "-known-good")
 
 
 def candidate_name(upgrade: str) -> str:
     """Name of the ControllerRevision with the candidate's template."""
-    return f"{upgrade}-candidate"
+    return _suffixed(upgrade, "-candidate")
+
+
+def _suffixed(name: str, suffix: str) -> str:
+    """Add a suffix; a name that would become too long is cut, and a hash keeps it apart."""
+    if len(name) + len(suffix) <= _NAME_LIMIT:
+        return name + suffix
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    kept = name[: _NAME_LIMIT - len(suffix) - len(digest) - 1].rstrip("-.")
+    return f"{kept}-{digest}{suffix}"
