@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 LOOKS_PER_BLOCK = 4
 BLOCKS = 5
@@ -25,12 +26,25 @@ OF_LOOKS = 5
 ENOUGH_TO_SPEAK = 2
 """Looks from which on the open block counts as a block of its own."""
 
+MEMORY = 30
+"""Blocks over which it is remembered how bad single stable pods were."""
+
+PODS = 32
+"""Stable pods that are followed one by one, at most: this has to fit into a status."""
+
 STABLE = "s"
 """First letter of the keys of a block that say something of stable pods."""
+
+CANARY_SUM = "ct"
+CANARY_COUNT = "cn"
+"""Keys of a block: a sum of the canary's, and of how many."""
 
 _FORMAT = 1
 
 Block = dict[str, float]
+
+Means = dict[str, tuple[float, float]]
+"""By stable pod: a sum, and of how many; their quotient is the pod's mean."""
 
 
 @dataclass
@@ -47,6 +61,8 @@ class Evidence:
         alone: Looks in a row without a stable pod to compare with.
         reference: The stable pods' value when it was last known.
         bounds: Bucket bounds of a latency; empty for other metrics.
+        pods: Of single stable pods, in the block that is being filled.
+        worst: The highest mean of a single stable pod, for each of the last blocks.
     """
 
     closed: list[Block] = field(default_factory=list)
@@ -58,12 +74,24 @@ class Evidence:
     alone: int = 0
     reference: float | None = None
     bounds: tuple[float, ...] = ()
+    pods: Means = field(default_factory=dict)
+    worst: list[float] = field(default_factory=list)
 
-    def add(self, look: Block) -> None:
-        """Add one look that counts."""
+    def add(self, look: Block, pods: Mapping[str, tuple[float, float]]) -> None:
+        """Add one look that counts.
+
+        Args:
+            look: The numbers that are summed up.
+            pods: Sum and number of what single stable pods showed, by pod name; may be empty.
+        """
         if self.looks == LOOKS_PER_BLOCK:
             self.closed = [*self.closed, self.current][-BLOCKS:]
-            self.current, self.looks = {}, 0
+            self.worst = [*self.worst, *_highest(self.pods)][-MEMORY:]
+            self.current, self.looks, self.pods = {}, 0, {}
+        for name in sorted(pods)[:PODS]:
+            key = f"{crc32(name.encode()):x}"
+            before, more = self.pods.get(key, (0.0, 0.0)), pods[name]
+            self.pods[key] = (before[0] + more[0], before[1] + more[1])
         self.current = total([self.current, look])
         self.looks += 1
 
@@ -80,6 +108,20 @@ class Evidence:
         """Give the last blocks, oldest first; fewer where there are not so many yet."""
         speaking = [self.current] if self.looks >= ENOUGH_TO_SPEAK else []
         return [*self.closed, *speaking][-count:]
+
+    def unprecedented(self, count: int) -> bool:
+        """Whether the canary's mean was higher than any stable pod's, in each of the last blocks.
+
+        A queue that builds up by chance takes a while to go again, and looks like harm as long as
+        it lasts. What single stable pods went through lately is what chance can do here.
+        """
+        speaking = _highest(self.pods) if self.looks >= ENOUGH_TO_SPEAK else []
+        worst = max([*self.worst, *speaking], default=None)
+        if worst is None:
+            return True
+        return all(
+            b.get(CANARY_SUM, 0.0) > worst * b.get(CANARY_COUNT, 0.0) for b in self.recent(count)
+        )
 
     def note(self, *, broken: bool) -> None:
         """Remember whether this look found the limit broken."""
@@ -106,6 +148,8 @@ class Evidence:
                 "r": self.reference,
                 # JSON has no infinity; the last bound always is.
                 "le": list(self.bounds[:-1]),
+                "p": {k: [_number(t), _number(n)] for k, (t, n) in self.pods.items()},
+                "w": [_number(w) for w in self.worst],
             },
             separators=(",", ":"),
         )
@@ -134,6 +178,8 @@ def load(text: str | None, signature: str) -> Evidence:
         alone=raw["a"],
         reference=raw["r"],
         bounds=(*bounds, float("inf")) if bounds else (),
+        pods={k: (t, n) for k, (t, n) in raw["p"].items()},
+        worst=raw["w"],
     )
 
 
@@ -144,6 +190,12 @@ def total(blocks: Iterable[Block]) -> Block:
         for key, value in block.items():
             result[key] = result.get(key, 0.0) + value
     return result
+
+
+def _highest(pods: Means) -> list[float]:
+    """Give the highest mean; nothing where no pod has one."""
+    means = [t / n for t, n in pods.values() if n > 0]
+    return [max(means)] if means else []
 
 
 def _canary_only(block: Block) -> Block:

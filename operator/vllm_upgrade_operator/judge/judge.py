@@ -128,7 +128,7 @@ def _update(check: Check, look: Look, state: Evidence, taken: Taken, min_request
         state.idle += 1
         return _weigh(check, state, min_requests)
     state.idle = 0
-    state.add(taken.block)
+    state.add(taken.block, taken.pods)
     finding = _weigh(check, state, min_requests)
     state.note(broken=finding.broken)
     if finding.stable_value is not None:

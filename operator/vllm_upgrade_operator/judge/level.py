@@ -7,9 +7,10 @@ that the canary is beyond the limit in block after block.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from vllm_upgrade_operator.api.spec import Metric
+from vllm_upgrade_operator.judge.evidence import CANARY_COUNT, CANARY_SUM
 from vllm_upgrade_operator.judge.finding import Finding
 from vllm_upgrade_operator.judge.words import count, over_stable, percent, phrase, relation
 
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.api.checks import Check
     from vllm_upgrade_operator.judge.evidence import Block, Evidence
 
-CONSISTENT_BLOCKS = 2
+CONSISTENT_BLOCKS = 4
 """Blocks in a row, the last ones, whose means must each be beyond the limit."""
 
 
 def block(canary: Sequence[float], stable: Sequence[float]) -> Block:
     """Write one look down: the canary pods' mean, and the stable pods' mean and extremes."""
-    look = {"l": 1.0, "c": sum(canary) / len(canary)}
+    look = {CANARY_COUNT: 1.0, CANARY_SUM: sum(canary) / len(canary)}
     if stable:
         look |= {
             "sl": 1.0,
@@ -44,9 +45,11 @@ def weigh(check: Check, evidence: Evidence) -> Finding:
     limits = _limits(check)
     over = [limit for limit in limits if limit.beyond(last)]
     broken = len(recent) == CONSISTENT_BLOCKS and any(
-        all(limit.harmed(b) for b in recent) for limit in limits
+        all(limit.harmed(b) for b in recent)
+        and (limit.downwards or evidence.unprecedented(CONSISTENT_BLOCKS))
+        for limit in limits
     )
-    canary, stable = _mean(last, "c"), _mean(last, "s")
+    canary, stable = _mean(last, CANARY_SUM), _mean(last, "s")
     beside = "" if stable is None else f" (stable {show(stable)})"
     return Finding(
         canary=show(canary),
@@ -65,6 +68,9 @@ def weigh(check: Check, evidence: Evidence) -> Finding:
 class _Limit(Protocol):
     """One limit of a check."""
 
+    downwards: ClassVar[bool]
+    """Whether it is low values that break it."""
+
     def beyond(self, block: Block) -> bool:
         """Whether the canary's mean in a block is on the wrong side."""
 
@@ -80,13 +86,14 @@ class _Max:
     """A hard limit. Load that hurts stable pods as much is no reason to act on it."""
 
     limit: float
+    downwards: ClassVar[bool] = False
 
     def beyond(self, block: Block) -> bool:
-        return (_mean(block, "c") or 0.0) > self.limit
+        return (_mean(block, CANARY_SUM) or 0.0) > self.limit
 
     def harmed(self, block: Block) -> bool:
         worst = _mean(block, "s+")
-        return self.beyond(block) and (worst is None or (_mean(block, "c") or 0.0) > worst)
+        return self.beyond(block) and (worst is None or (_mean(block, CANARY_SUM) or 0.0) > worst)
 
     def words(self, show: Callable[[float | None], str], block: Block) -> str:
         del block
@@ -99,9 +106,10 @@ class _Increase:
 
     factor: float
     floor: float
+    downwards: ClassVar[bool] = False
 
     def beyond(self, block: Block) -> bool:
-        canary, worst = _mean(block, "c"), _mean(block, "s+")
+        canary, worst = _mean(block, CANARY_SUM), _mean(block, "s+")
         if canary is None or worst is None:
             return False
         return canary > max(self.floor, self.factor * worst)
@@ -121,9 +129,10 @@ class _Decrease:
     """At least so many times the stable pods' value."""
 
     factor: float
+    downwards: ClassVar[bool] = True
 
     def beyond(self, block: Block) -> bool:
-        canary, worst = _mean(block, "c"), _mean(block, "s-")
+        canary, worst = _mean(block, CANARY_SUM), _mean(block, "s-")
         return canary is not None and worst is not None and canary < self.factor * worst
 
     def harmed(self, block: Block) -> bool:
@@ -146,5 +155,5 @@ def _limits(check: Check) -> list[_Limit]:
 
 def _mean(block: Block, key: str) -> float | None:
     """Average over the looks that had it."""
-    looks = block.get("l" if key == "c" else "sl", 0.0)
+    looks = block.get(CANARY_COUNT if key == CANARY_SUM else "sl", 0.0)
     return block.get(key, 0.0) / looks if looks else None

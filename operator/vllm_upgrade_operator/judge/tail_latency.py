@@ -9,26 +9,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from vllm_upgrade_operator.judge.evidence import CANARY_COUNT, CANARY_SUM
 from vllm_upgrade_operator.judge.finding import Finding
 from vllm_upgrade_operator.judge.histograms import above, bucket_of, per_bucket, quantile
 from vllm_upgrade_operator.judge.ratio import (
     BAD_EVENTS,
     CHANCE,
-    CONSISTENT_BLOCKS,
     DOUBT,
 )
 from vllm_upgrade_operator.judge.tails import more_than, upper_tail
 from vllm_upgrade_operator.judge.words import over_stable, phrase, plural, relation, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from vllm_upgrade_operator.api.checks import Check
     from vllm_upgrade_operator.judge.counters import Histogram
     from vllm_upgrade_operator.judge.evidence import Block, Evidence
 
+CONSISTENT_BLOCKS = 4
+"""Blocks in a row, the last ones, that must each be beyond the limit: longer than most queues that
+build up by chance."""
 
-def block(canary: Iterable[Histogram], stable: Iterable[Histogram], requests: float) -> Block:
+
+def block(canary: Sequence[Histogram], stable: Sequence[Histogram], requests: float) -> Block:
     """Write one look down: observations per bucket of either side.
 
     Args:
@@ -36,7 +40,11 @@ def block(canary: Iterable[Histogram], stable: Iterable[Histogram], requests: fl
         stable: Of the stable pods, with the same bounds too.
         requests: Canary requests that the observations belong to.
     """
-    look: Block = {"r": requests}
+    look: Block = {
+        "r": requests,
+        CANARY_SUM: sum(h.total for h in canary),
+        CANARY_COUNT: sum(h.observations for h in canary),
+    }
     for side, histograms in (("c", canary), ("s", stable)):
         for histogram in histograms:
             for index, number in enumerate(per_bucket(histogram.counts)):
@@ -52,7 +60,11 @@ def weigh(check: Check, evidence: Evidence, min_requests: int) -> Finding:
         raise ValueError(f"check {check.name!r} of {check.metric} has no quantile")
     window = _Tail(evidence.window(), evidence.bounds, check.quantile)
     recent = [_Tail(b, evidence.bounds, check.quantile) for b in evidence.recent(CONSISTENT_BLOCKS)]
-    enough = len(recent) == CONSISTENT_BLOCKS and window.trials >= min_requests / 2
+    enough = (
+        len(recent) == CONSISTENT_BLOCKS
+        and window.trials >= min_requests / 2
+        and evidence.unprecedented(CONSISTENT_BLOCKS)
+    )
     limits = _limits(check, window, evidence.reference)
     broken = [
         limit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.checks import LATENCIES
@@ -12,6 +12,8 @@ from vllm_upgrade_operator.judge.limits import compares
 from vllm_upgrade_operator.judge.words import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from vllm_upgrade_operator.api.checks import Check
     from vllm_upgrade_operator.judge.evidence import Block
     from vllm_upgrade_operator.judge.model import Look
@@ -27,11 +29,13 @@ class Taken:
         block: The look's numbers; None where the canary did nothing that the metric counts.
         requests: Canary requests in the look.
         bounds: Bucket bounds of a latency.
+        pods: Sum and number of single stable pods, where their means are followed.
     """
 
     block: Block | None
     requests: float
     bounds: tuple[float, ...] = ()
+    pods: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,9 @@ def _level(check: Check, look: Look) -> Taken | Missing:
     if missing := _missing(check, gone, gone_too):
         return missing
     requests = sum(d.offered or 0.0 for d in look.canary.values())
-    return Taken(level.block(canary, stable), requests)
+    values = {name: reading.level(check.metric, d) for name, d in look.stable.items()}
+    pods = {name: (value, 1.0) for name, value in values.items() if value is not None}
+    return Taken(level.block(canary, stable), requests, pods=pods)
 
 
 def _ratio(check: Check, look: Look) -> Taken | Missing:
@@ -99,7 +105,9 @@ def _latency(check: Check, look: Look) -> Taken | Missing:
         first = [d.ttft.observations for d in look.canary.values() if d.ttft is not None]
         requests = min(observed, sum(first))
     block = tail_latency.block(canary, stable, requests) if observed > 0 else None
-    return Taken(block, requests, bounds.pop())
+    histograms = {name: reading.latency(check.metric, d) for name, d in look.stable.items()}
+    pods = {n: (h.total, h.observations) for n, h in histograms.items() if h is not None}
+    return Taken(block, requests, bounds.pop(), pods)
 
 
 def _missing(check: Check, canary: list[str], stable: list[str]) -> Missing | None:
