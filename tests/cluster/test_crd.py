@@ -97,12 +97,6 @@ async def test_a_bad_spec_is_refused_with_what_would_be_right(client: Client, na
         assert part in message
 
 
-async def test_a_name_that_leaves_no_room_for_ours_is_refused(client: Client) -> None:
-    await client.create(UPGRADES, upgrade(spec(), name="u" * 242), **DRY)
-    message = await refusal(client, upgrade(spec(), name="u" * 243))
-    assert "metadata.name has more than 242 characters" in message
-
-
 async def test_the_target_stays_and_the_rest_may_change(client: Client) -> None:
     name = f"crd-test-{secrets.token_hex(3)}"
     path = f"{UPGRADES}/{name}"

@@ -44,7 +44,6 @@ def definition() -> dict[str, Any]:
         "type": "object",
         "description": "A canary upgrade of one vLLM workload.",
         "required": ["spec"],
-        "x-kubernetes-validations": list(rules.UPGRADE),
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},

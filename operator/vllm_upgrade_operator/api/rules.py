@@ -13,18 +13,6 @@ from vllm_upgrade_operator.api.spec import Metric
 
 Rule = dict[str, str]
 
-# The longest suffix that the operator gives to an upgrade's name is `-known-good`; 253 is the limit
-# for all of it.
-_LONGEST_NAME = 253 - len("-known-good")
-
-UPGRADE: tuple[Rule, ...] = (
-    {
-        "rule": f"size(self.metadata.name) <= {_LONGEST_NAME}",
-        "message": f"metadata.name has more than {_LONGEST_NAME} characters: the names of what the "
-        "operator stores for it would be too long",
-    },
-)
-
 TARGET_REF: tuple[Rule, ...] = (
     {
         "rule": "self == oldSelf",
