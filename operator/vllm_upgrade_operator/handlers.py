@@ -7,6 +7,8 @@ error in a handler is tried again. So no handler uses kopf's `patch` or returns 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -187,7 +189,15 @@ class Handlers:
 
 
 def login(*, settings: kopf.OperatorSettings, **_: object) -> kopf.ConnectionInfo | None:
-    """In a cluster as the ServiceAccount, else as kubectl would."""
-    return kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(
-        settings=settings
-    )
+    """In a cluster as the ServiceAccount, else as kubectl would.
+
+    The API server's address comes from the pod's environment, as client-go takes it; kopf's own
+    way needs a DNS that knows `kubernetes.default.svc`.
+    """
+    account = kopf.login_with_service_account(settings=settings)
+    host = os.environ.get("KUBERNETES_SERVICE_HOST")
+    if account is None or host is None:
+        return account or kopf.login_with_kubeconfig(settings=settings)
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    address = f"[{host}]" if ":" in host else host
+    return dataclasses.replace(account, server=f"https://{address}:{port}")
