@@ -1,175 +1,171 @@
-"""Poisson arrivals, sent whether or not the earlier ones have been answered."""
+"""The load generator: arrivals by chance, which do not wait for answers."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import random
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from localcluster.load.report import Report
+from localcluster.load.connecting import CURRENT, Connector, Route
+from localcluster.load.endpoints import Endpoints
+from localcluster.load.sending import send
+from localcluster.load.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
-    from localcluster.load.endpoints import Endpoint
-    from localcluster.load.report import PodReport
+    from localcluster.load.options import Mix, Options
+    from vllm_upgrade_operator.cluster.client import Client
 
-_MAX_IN_FLIGHT = 2000
-_REQUEST_SECONDS = 120.0
-_OK, _BAD, _ERROR, _UNAVAILABLE = 200, 400, 500, 503
-_CHARACTERS_PER_TOKEN = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """What is sent.
-
-    Attributes:
-        rate: Requests per second.
-        prompt_tokens: Prompt lengths; each request takes one at random.
-        output_tokens: Answer lengths.
-        stream: Whether answers are streamed.
-        clients: Kept connections, each to the endpoint that it was opened to, as a client behind
-            kube-proxy keeps it; 0 opens a connection for each request.
-        model: Name of the model; the server's first if empty.
-        path: Path of the endpoint.
-    """
-
-    rate: float
-    prompt_tokens: tuple[int, ...] = (64, 256)
-    output_tokens: tuple[int, ...] = (8, 32)
-    stream: bool = True
-    clients: int = 0
-    model: str = ""
-    path: str = "/v1/completions"
+_AGAIN_SECONDS = 0.5
+_ASK_SECONDS = 5.0
+# Token numbers that are ordinary text in every vocabulary, however small.
+_TOKENS = range(100, 250)
 
 
 class LoadGenerator:
-    """Sends load until it is told to stop."""
+    """One run of load on one Service.
+
+    Args:
+        options: What to send.
+        client: Where EndpointSlices are watched; without one, `endpoints` stay as they are.
+        endpoints: The endpoints to begin with.
+    """
 
     def __init__(
-        self, profile: Profile, ready: Callable[[], list[Endpoint]], *, seed: int = 0
+        self, options: Options, client: Client | None = None, endpoints: Endpoints | None = None
     ) -> None:
-        self.report = Report()
-        self._profile = profile
-        self._ready = ready
-        self._chance = random.Random(seed)  # noqa: S311 - arrivals, nothing secret
-        self._idle: list[tuple[Endpoint, aiohttp.ClientSession]] = []
-        self._flying: set[asyncio.Task[None]] = set()
+        self._options = options
+        self._client = client
+        self._endpoints = endpoints or Endpoints()
+        # Two sources: when a connection is opened must not change what is sent next.
+        self._random = random.Random(options.seed)  # noqa: S311 - no secret: the same load again
+        self._choices = random.Random(options.seed)  # noqa: S311 - the same
+        self._stop = asyncio.Event()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._started = time.time()
+        self._model: str | None = None
+        self._running = True
+        self.tally = Tally()
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Send until `stop` is set, then wait for what is in flight, at most its time limit."""
-        due = time.monotonic()
-        try:
-            while not stop.is_set():
-                due += self._chance.expovariate(self._profile.rate)
-                pause = due - time.monotonic()
-                if pause > 0:
-                    await _wait(stop, pause)
-                self._arrive()
-            if self._flying:
-                await asyncio.wait(self._flying, timeout=10)
-        finally:
-            for task in self._flying:
-                task.cancel()
-            for _, session in self._idle:
-                await session.close()
+    def stop(self) -> None:
+        """Send no further request; `run` ends when those under way have ended."""
+        self._stop.set()
 
-    def _arrive(self) -> None:
-        endpoints = self._ready()
-        if not endpoints:
-            self.report.no_endpoint += 1
-            return
-        if len(self._flying) >= _MAX_IN_FLIGHT:
-            self.report.dropped += 1
-            return
-        self.report.sent += 1
-        task = asyncio.create_task(self._send(endpoints))
-        self._flying.add(task)
-        task.add_done_callback(self._flying.discard)
-
-    async def _send(self, endpoints: list[Endpoint]) -> None:
-        profile = self._profile
-        body = {
-            "prompt": "w " * (self._chance.choice(profile.prompt_tokens) * 2),
-            "max_tokens": self._chance.choice(profile.output_tokens),
-            "temperature": 0,
-            "ignore_eos": True,
-            "stream": profile.stream,
+    def report(self) -> dict[str, Any]:
+        """What came of it so far, as JSON values. Times are seconds since 1970."""
+        return {
+            "service": f"{self._options.namespace}/{self._options.service}",
+            "model": self._model,
+            "running": self._running,
+            "started": self._started,
+            "updated": time.time(),
+            "in_flight": len(self._under_way),
+            "endpoints": [e.pod for e in self._endpoints.ready],
+            **self.tally.report(),
         }
-        if profile.model:
-            body["model"] = profile.model
-        endpoint, session, new = self._connection(endpoints)
-        healthy = False
-        try:
-            healthy = await self._request(endpoint, session, body, new=new)
-        finally:
-            if profile.clients and healthy and len(self._idle) < profile.clients:
-                self._idle.append((endpoint, session))
-            else:
-                await session.close()
 
-    def _connection(
-        self, endpoints: list[Endpoint]
-    ) -> tuple[Endpoint, aiohttp.ClientSession, bool]:
-        """Take a kept connection, wherever it goes, or open one to an endpoint of the moment."""
-        if self._profile.clients and self._idle:
-            endpoint, session = self._idle.pop(self._chance.randrange(len(self._idle)))
-            return endpoint, session, False
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=1, force_close=not self._profile.clients),
-            timeout=aiohttp.ClientTimeout(total=_REQUEST_SECONDS),
+    async def run(self) -> None:
+        """Send load until the duration is over or `stop` is called.
+
+        Raises:
+            EndpointError: An endpoint is none that load may go to.
+        """
+        async with aiohttp.ClientSession(
+            connector=Connector(self._endpoints, self._choices, self._options),
+            timeout=aiohttp.ClientTimeout(total=self._options.timeout),
+            cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
-        )
-        return self._chance.choice(endpoints), session, True
+        ) as session:
+            watch = asyncio.create_task(self._watch())
+            arrive = asyncio.create_task(self._arrive(session))
+            try:
+                await asyncio.wait((watch, arrive), return_when=asyncio.FIRST_COMPLETED)
+                if watch.done():
+                    await watch
+                await arrive
+                await self._drain()
+            finally:
+                for task in (watch, arrive, *self._under_way):
+                    task.cancel()
+                await asyncio.gather(watch, arrive, *self._under_way, return_exceptions=True)
+                self._running = False
 
-    async def _request(
-        self, endpoint: Endpoint, session: aiohttp.ClientSession, body: dict[str, Any], *, new: bool
-    ) -> bool:
-        """Send one request and note what came of it; True if the connection may be kept."""
-        pod = self.report.pod(endpoint.pod)
-        at, began = time.time(), time.monotonic()
-        answered = False
+    async def _watch(self) -> None:
+        """Follow the endpoints; ends only by an error, or by being cancelled."""
+        if self._client is None:
+            await asyncio.Event().wait()
+        else:
+            await self._endpoints.watch(
+                self._client, self._options.namespace, self._options.service
+            )
+
+    async def _arrive(self, session: aiohttp.ClientSession) -> None:
+        options = self._options
+        host = f"http://{options.service}.{options.namespace}.svc"
+        end = time.monotonic() + options.duration
+        while self._model is None and not self._stop.is_set() and time.monotonic() < end:
+            await self._ask_for_model(session, host)
+        due = time.monotonic()
+        while due < end and not await self._stopped_within(due - time.monotonic()):
+            self.tally.arrivals += 1
+            if len(self._under_way) >= options.in_flight:
+                self.tally.dropped += 1
+            else:
+                task = asyncio.create_task(
+                    send(session, f"{host}/v1/completions", self._body(), self.tally)
+                )
+                self._under_way.add(task)
+                task.add_done_callback(self._under_way.discard)
+            due += self._random.expovariate(options.rate)
+
+    async def _ask_for_model(self, session: aiohttp.ClientSession, host: str) -> None:
+        """Learn which model is served; a moment's pause where nobody answers yet."""
+        CURRENT.set(Route())
         try:
-            async with session.post(endpoint.url + self._profile.path, json=body) as response:
-                answered = True
-                pod.accepted(at, new_connection=new)
-                return await self._read(response, pod, began)
-        except TimeoutError:
-            pod.outcomes["timeout"] += 1
-        except aiohttp.ClientConnectorError:
-            pod.outcomes["refused"] += 1
-        except aiohttp.ClientError:
-            pod.outcomes["cut" if answered or not new else "refused"] += 1
-        return False
+            async with session.get(
+                f"{host}/v1/models", timeout=aiohttp.ClientTimeout(total=_ASK_SECONDS)
+            ) as response:
+                response.raise_for_status()
+                self._model = str((await response.json())["data"][0]["id"])
+        except (aiohttp.ClientError, TimeoutError):
+            await self._stopped_within(_AGAIN_SECONDS)
 
-    async def _read(self, response: aiohttp.ClientResponse, pod: PodReport, began: float) -> bool:
-        if response.status >= _BAD:
-            await response.read()
-            kind = "rejected" if response.status == _UNAVAILABLE else "error"
-            pod.outcomes["client_error" if response.status < _ERROR else kind] += 1
-            return True
-        first: float | None = None
-        tail = b""
-        async for chunk in response.content.iter_any():
-            if first is None:
-                first = time.monotonic()
-            tail = (tail + chunk)[-64:]
-        end = time.monotonic()
-        if self._profile.stream and b"[DONE]" not in tail:
-            pod.outcomes["cut"] += 1
+    async def _stopped_within(self, seconds: float) -> bool:
+        """Wait; True at once when the load is to stop. Without a delay others still may run."""
+        try:
+            async with asyncio.timeout(max(seconds, 0)):
+                await self._stop.wait()
+        except TimeoutError:
             return False
-        pod.outcomes["ok"] += 1
-        pod.timed((first or end) - began, end - began)
         return True
 
+    def _body(self) -> dict[str, Any]:
+        """A request of the mix. Random tokens: no prefix cache makes one cheaper than another."""
+        prompt = self._random.choices(_TOKENS, k=self._length(self._options.prompt_tokens))
+        return {
+            "model": self._model,
+            "prompt": prompt,
+            "max_tokens": self._length(self._options.output_tokens),
+            "ignore_eos": True,
+            "stream": self._options.stream,
+        }
 
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(stop.wait(), seconds)
-    except TimeoutError:
-        return
+    def _length(self, mix: Mix) -> int:
+        return self._random.choices(mix.lengths, mix.weights)[0]
+
+    async def _drain(self) -> None:
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=self._options.drain)
+
+
+def write(report: dict[str, Any], path: Path) -> None:
+    """Write a report so that a reader sees the old one or the new one, never a part."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_text(json.dumps(report))
+    scratch.replace(path)
