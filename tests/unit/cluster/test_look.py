@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.cluster.objects import pod
+from tests.unit.cluster.stub import StubClient
+from vllm_upgrade_operator.cluster import paths
+from vllm_upgrade_operator.cluster.client import ApiError
+from vllm_upgrade_operator.cluster.look import Looker, SeenPod
+from vllm_upgrade_operator.cluster.memory import Memory, Process
+from vllm_upgrade_operator.cluster.pods import parse_pod
+from vllm_upgrade_operator.telemetry.metrics import Telemetry
+from vllm_upgrade_operator.vllm.client import RefusedError, VLLMClient
+from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
+
+if TYPE_CHECKING:
+    from vllm_upgrade_operator.upgrade.observation import Pod
+
+LOG = paths.log("serving", "llm-1")
+V2_LINE = "(Worker pid=7) INFO 11-30 20:39:11 [gpu_worker.py:162] Using V2 Model Runner"
+OTHER_LINE = "(EngineCore pid=7) INFO 11-30 20:39:11 [core.py:162] Initializing a V1 LLM engine (x)"
+
+
+class StubVLLM(VLLMClient):
+    """A server that has been offered `offered` requests; `down` refuses connections."""
+
+    def __init__(self) -> None:
+        self.offered = 100
+        self.down = False
+        self.asked: list[tuple[str, str, int]] = []
+
+    async def version(self, address: str, port: int) -> str:
+        self.asked.append(("version", address, port))
+        return "0.29.0"
+
+    async def metrics(self, address: str, port: int) -> str:
+        self.asked.append(("metrics", address, port))
+        if self.down:
+            raise RefusedError("cannot connect")
+        return (
+            'vllm:num_requests_running{engine="0",model_name="m"} 2.0\n'
+            'vllm:num_requests_waiting{engine="0",model_name="m"} 3.0\n'
+            'http_requests_total{handler="/v1/completions",method="POST",status="2xx"} '
+            f"{self.offered}\n"
+        )
+
+
+class Scene:
+    def __init__(self, log: str = V2_LINE) -> None:
+        self.client = StubClient({LOG: {"text": log}})
+        self.vllm = StubVLLM()
+        self.memory = Memory()
+        self._looker = Looker(self.client, self.vllm, Telemetry())
+
+    async def look(self, raw: dict[str, Any], *, scrape: bool = True) -> Pod:
+        seen = SeenPod(parse_pod(raw, "vllm"), raw, "vllm")
+        (found,) = await self._looker.look([seen], self.memory, scrape=scrape)
+        return found
+
+
+async def test_the_first_look_is_a_baseline_and_the_second_one_counts() -> None:
+    scene = Scene()
+    first = await scene.look(pod())
+    assert first.delta is None
+    assert (first.version, first.offered, first.in_flight) == ("0.29.0", 100.0, 5.0)
+    assert first.runner is not None
+    assert first.runner.runner is Runner.V2
+    scene.vllm.offered = 130
+    second = await scene.look(pod())
+    assert second.delta is not None
+    assert second.delta.offered == 30.0
+
+
+async def test_what_happened_during_a_failed_scrape_is_counted_afterwards() -> None:
+    scene = Scene()
+    await scene.look(pod())
+    scene.vllm.down = True
+    failed = await scene.look(pod())
+    assert (failed.scrape_error, failed.delta, failed.offered) == ("cannot connect", None, None)
+    scene.vllm.down, scene.vllm.offered = False, 150
+    after = await scene.look(pod())
+    assert after.delta is not None
+    assert after.delta.offered == 50.0
+
+
+async def test_another_process_begins_anew() -> None:
+    scene = Scene()
+    await scene.look(pod())
+    restarted = {"running": {"startedAt": "2026-11-30T11:00:00Z"}}
+    assert (await scene.look(pod(state=restarted))).delta is None
+
+
+async def test_log_and_version_are_read_once() -> None:
+    scene = Scene()
+    for _ in range(3):
+        await scene.look(pod())
+    assert len(scene.client.named("TEXT")) == 1
+    assert [what for what, _, _ in scene.vllm.asked].count("version") == 1
+
+
+async def test_without_a_look_no_metrics_are_read() -> None:
+    scene = Scene()
+    await scene.look(pod(), scrape=False)
+    assert scene.vllm.asked == [("version", "10.244.0.9", 8000)]
+
+
+async def test_a_pod_that_is_not_ready_is_not_asked_for_its_version() -> None:
+    scene = Scene(OTHER_LINE)
+    found = await scene.look(pod(ready=False), scrape=False)
+    assert scene.vllm.asked == []
+    assert found.startup_phase == "starting the engine"
+
+
+async def test_nothing_is_asked_on_the_network_of_a_node() -> None:
+    scene = Scene()
+    raw = pod()
+    raw["spec"]["hostNetwork"] = True
+    found = await scene.look(raw)
+    assert scene.vllm.asked == []
+    assert found.scrape_error == "pods with hostNetwork: true are not scraped"
+
+
+async def test_nothing_is_asked_on_a_port_that_is_not_declared() -> None:
+    scene = Scene()
+    raw = pod()
+    raw["spec"]["containers"][1]["args"] = ["--port", "6443"]
+    found = await scene.look(raw)
+    assert scene.vllm.asked == []
+    assert found.scrape_error is not None
+    assert "add containerPort 6443" in found.scrape_error
+
+
+async def test_a_log_that_cannot_be_read_leaves_the_runner_unknown() -> None:
+    scene = Scene()
+    scene.client.failures["TEXT", LOG] = ApiError(500, "InternalError", "node is gone")
+    found = await scene.look(pod())
+    assert found.runner is not None
+    assert found.runner.runner is Runner.UNKNOWN
+    assert "could not be read" in found.runner.how
+
+
+async def test_a_log_that_may_not_be_read_is_an_error() -> None:
+    scene = Scene()
+    scene.client.failures["TEXT", LOG] = ApiError(403, "Forbidden", "pods/log")
+    with pytest.raises(ApiError, match="pods/log"):
+        await scene.look(pod())
+
+
+def process(runner: Runner | None, read_at: float | None) -> Process:
+    evidence = None if runner is None else RunnerEvidence(runner=runner, how="")
+    return Process(started_at=1000.0, runner=evidence, log_read_at=read_at)
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "due"),
+    [
+        (process(None, None), 1001.0, True),
+        (process(Runner.V2, 1001.0), 9000.0, False),
+        (process(Runner.UNKNOWN, 1001.0), 1001.5, False),
+        (process(Runner.UNKNOWN, 1001.0), 1002.0, True),
+        (process(Runner.UNKNOWN, 5000.0), 5010.0, False),
+        (process(Runner.UNKNOWN, 5000.0), 5030.0, True),
+    ],
+)
+def test_when_a_log_is_read_again(known: Process, now: float, due: bool) -> None:  # noqa: FBT001 - a table
+    assert known.log_is_due(now) is due

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.cluster.objects import pod
+from vllm_upgrade_operator.cluster.pods import parse_pod
+from vllm_upgrade_operator.upgrade.evidence import annotation, recalled
+from vllm_upgrade_operator.upgrade.names import RUNNER_EVIDENCE
+from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
+
+SEEN = RunnerEvidence(runner=Runner.V1, how="a line", fallback_features=("ngram", "triton"))
+
+
+def written(**state: Any) -> str:
+    text = annotation(replace(parse_pod(pod(**state), "vllm"), runner=SEEN))
+    assert text is not None
+    return text
+
+
+def test_what_was_seen_is_recalled_for_the_same_process() -> None:
+    again = parse_pod(pod(annotations={RUNNER_EVIDENCE: written()}), "vllm")
+    assert recalled(again) == SEEN
+
+
+def test_another_process_has_to_be_looked_at_anew() -> None:
+    restarted = {"running": {"startedAt": "2026-11-30T11:00:00Z"}}
+    again = parse_pod(pod(annotations={RUNNER_EVIDENCE: written()}, state=restarted), "vllm")
+    assert recalled(again) is None
+
+
+@pytest.mark.parametrize("text", ["", "V2", "[]", "{}", '{"containerStarted": 5, "runner": "V2"}'])
+def test_what_somebody_else_wrote_says_nothing(text: str) -> None:
+    assert recalled(parse_pod(pod(annotations={RUNNER_EVIDENCE: text}), "vllm")) is None
+
+
+def test_an_unknown_runner_is_not_recalled() -> None:
+    seen = RunnerEvidence(runner=Runner.UNKNOWN, how="no line")
+    text = annotation(replace(parse_pod(pod(), "vllm"), runner=seen))
+    assert text is not None
+    assert recalled(parse_pod(pod(annotations={RUNNER_EVIDENCE: text}), "vllm")) is None
+
+
+def test_before_the_log_was_read_there_is_nothing_to_write() -> None:
+    assert annotation(parse_pod(pod(), "vllm")) is None
