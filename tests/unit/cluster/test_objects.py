@@ -31,7 +31,7 @@ def test_of_equal_ones_the_oldest_counts() -> None:
 
 
 def test_who_wrote_the_template_last() -> None:
-    template = {"f:spec": {"f:template": {"f:spec": {}}}}
+    template: dict[str, Any] = {"f:spec": {"f:template": {"f:spec": {}}}}
     entries = [
         {"manager": "helm", "time": "2026-01-01T00:00:00Z", "fieldsV1": template},
         {"manager": "kubectl-edit", "time": "2026-01-03T00:00:00Z", "fieldsV1": template},
@@ -60,14 +60,14 @@ def test_a_canary_is_there_as_long_as_a_pod_of_it_is() -> None:
 
 
 def test_a_canary_tells_its_attempt() -> None:
-    raw = {
+    raw: dict[str, Any] = {
         "metadata": {"annotations": {"vllmupgrade.dev/attempt": "abc-1"}},
         "spec": {"replicas": 2},
     }
     read = parse_canary(raw, ())
     assert read is not None
     assert (read.attempt, read.replicas, read.deleting) == ("abc-1", 2, False)
-    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"  # type: ignore[assignment]
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     deleted = parse_canary(raw, ())
     assert deleted is not None
     assert deleted.deleting

@@ -52,8 +52,8 @@ def test_a_manager_that_we_took_everything_from_is_back() -> None:
 
 
 def test_what_is_gone_is_nobody_s() -> None:
-    one = {'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}}
-    two = {'k:{"name":"B"}': {".": {}, "f:name": {}, "f:value": {}}}
+    one: dict[str, Any] = {'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}}
+    two: dict[str, Any] = {'k:{"name":"B"}': {".": {}, "f:name": {}, "f:value": {}}}
     recorded = [entry("helm", containers({"f:env": {".": {}, **one, **two}}))]
     present = target(env=[{"name": "A", "value": "1"}])
     assert restored(recorded, present, OWN) == [
