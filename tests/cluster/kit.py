@@ -42,8 +42,7 @@ class Serving:
         replicas: int = 4,
         args: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
-        annotations: Mapping[str, str] | None = None,
-        wait: bool = True,
+        min_ready_seconds: int = 0,
     ) -> None:
         """Make the target and its Service, and wait until all pods are ready."""
         container = {
@@ -63,9 +62,10 @@ class Serving:
         await self.client.create(
             f"/apis/apps/v1/namespaces/{self.namespace}/deployments",
             {
-                "metadata": {"name": "llm", "annotations": dict(annotations or {})},
+                "metadata": {"name": "llm"},
                 "spec": {
                     "replicas": replicas,
+                    "minReadySeconds": min_ready_seconds,
                     "selector": {"matchLabels": {"app": "llm"}},
                     "template": {
                         "metadata": {"labels": {"app": "llm", "team": "a"}},
@@ -87,8 +87,7 @@ class Serving:
                 },
             },
         )
-        if wait:
-            await self.until(self._all_ready, f"{replicas} pods ready")
+        await self.until(self._all_ready, f"{replicas} pods ready")
 
     async def _all_ready(self) -> bool:
         status = (await self.target()).get("status", {})
@@ -109,9 +108,14 @@ class Serving:
         )
 
     async def load(self, rate: float, **options: str) -> Load:
-        """Send open-loop traffic to the Service until the test ends."""
+        """Send open-loop traffic to the Service until the test ends; returns once it flows."""
         load = await Load.start(self, rate, options)
         self.loads.append(load)
+
+        async def flows() -> bool:
+            return bool(load.snapshot().get("pods"))
+
+        await self.until(flows, "load on the Service")
         return load
 
     async def annotate(self, annotations: Mapping[str, str | None], name: str = "up") -> None:

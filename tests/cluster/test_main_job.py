@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
+import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -214,19 +217,20 @@ async def test_a_decided_exception_goes_on_and_is_counted(serving: Serving) -> N
 
 
 async def test_a_breach_during_promotion_puts_known_good_back(serving: Serving) -> None:
-    """The candidate turns bad only once the target rolls: the fault begins after a delay."""
-    await serving.deploy(env=PINNED_TO_V1)
+    """The canary turns bad while the target rolls, which `minReadySeconds` makes last."""
+    await serving.deploy(env=PINNED_TO_V1, min_ready_seconds=10)
     before = await serving.target()
     await serving.load(30)
     spec = quick_spec()
     candidate = copy.deepcopy(spec["candidate"])
-    candidate["env"].append({"name": "SIM_FAULT_PREFILL_FACTOR", "value": "40@12"})
-    spec["strategy"]["bake"] = "60s"
+    candidate["env"].append({"name": "SIM_FAULT_PREFILL_FACTOR", "value": "40@35"})
     await serving.upgrade(candidate=candidate, strategy=spec["strategy"])
-    await serving.phase("Promoting", "Baking", "RollingBack")
+    await serving.phase("Promoting")
     await serving.phase("RolledBack")
     status = await serving.status()
-    assert any(e["phase"] == "Promoting" for e in status["timeline"])
+    phases = [e["phase"] for e in status["timeline"]]
+    assert phases.index("Promoting") < phases.index("RollingBack")
+    assert "Baking" not in phases
     after = await serving.target()
     assert spec_of(after) == spec_of(before)
     sets = await serving.client.get(
@@ -241,6 +245,53 @@ async def test_a_breach_during_promotion_puts_known_good_back(serving: Serving) 
     running = {p["status"]["containerStatuses"][0]["imageID"].rpartition("@")[2] for p in pods}
     assert running == set(status["knownGood"]["digests"])
     assert await serving.canaries() == []
+
+
+@pytest.mark.parametrize("during", ["Canary", "Promoting"])
+async def test_an_operator_that_is_killed_goes_on_where_it_was(
+    serving: Serving, during: str
+) -> None:
+    await serving.deploy(env=PINNED_TO_V1, min_ready_seconds=3)
+    await serving.load(20)
+    await serving.upgrade()
+    await serving.phase(during)
+    attempt = (await serving.status())["attempt"]
+    canary = await serving.client.get(
+        f"/apis/apps/v1/namespaces/{serving.namespace}/deployments/llm-canary"
+    )
+    await asyncio.sleep(2)
+    kill_the_operator()
+    await serving.phase("Succeeded")
+    status = await serving.status()
+    assert status["attempt"] == attempt
+    phases = [e["phase"] for e in status["timeline"] if e["reason"] != "StepAdmitted"]
+    assert phases.count("Promoting") == 1
+    assert "RollingBack" not in phases
+    # A second canary would be another object, with another UID in its pods' owners.
+    sets = await serving.client.get(f"/apis/apps/v1/namespaces/{serving.namespace}/deployments")
+    assert [d["metadata"]["name"] for d in sets["items"]] == ["llm"]
+    reasons = [reason for reason, _, _ in await serving.events()]
+    assert reasons.count("Promoting") <= 1
+    assert canary["metadata"]["ownerReferences"][0]["name"] == "up"
+
+
+def kill_the_operator() -> None:
+    """SIGKILL: the process has no chance to tidy up. The node agent starts it again."""
+    found = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and b"vllm_upgrade_operator" in _command_line(entry)
+    ]
+    assert found, "the operator does not run"
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _command_line(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 async def test_without_traffic_it_holds_and_is_never_promoted(serving: Serving) -> None:

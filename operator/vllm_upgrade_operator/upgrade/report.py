@@ -27,6 +27,7 @@ _FINISHED = {
     Phase.ROLLED_BACK: "RolledBack",
     Phase.BLOCKED: "Blocked",
 }
+_CANDIDATE_GOES = frozenset({Phase.ROLLING_BACK, *_FINISHED})
 _ABORTED = frozenset({"Aborted", "ForeignChange"})
 
 
@@ -53,9 +54,11 @@ def _counted(o: Observation, status: VLLMUpgradeStatus) -> VLLMUpgradeStatus:
             )
         }
     )
-    if status.phase in _FINISHED and not candidates:
-        # The end keeps what was last seen of the candidate: it is the result.
-        return counted
+    if not candidates and status.runners is not None and status.phase in _CANDIDATE_GOES:
+        # What was last seen of the candidate is the result: it outlives its pods.
+        stable = _runner_counts(targets)
+        runners = status.runners.model_copy(update={"stable": stable})
+        return counted.model_copy(update={"runners": runners})
     runners = RunnersStatus(
         stable=_runner_counts(p for p in targets if p not in promoted),
         canary=_runner_counts(candidates),
