@@ -132,6 +132,7 @@ async def gather(
         traffic_keys=await _traffic_keys(client, namespace, target, known_good, spec),
         conflict=await _conflict(client, upgrade),
         looked=needed.look,
+        refused=memory.refused,
     )
     if needed.proposal and cluster.target is not None:
         return replace(observation, proposed=await propose(client, cluster.target, spec))

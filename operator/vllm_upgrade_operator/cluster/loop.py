@@ -35,7 +35,9 @@ RESYNC_SECONDS = 300.0
 # Every call has a time limit of its own; a reconcile that takes longer than all of them hangs.
 STUCK_SECONDS = 180.0
 
+# Somebody wrote at the same time; where that goes on it is a failure like another.
 _OUTDATED_SECONDS = 0.2
+_OUTDATED_LIMIT = 20
 
 log = structlog.get_logger(__name__)
 
@@ -71,6 +73,7 @@ class UpgradeLoop:
         self._wake = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._failures = 0
+        self._outdated = 0
         self._began: float | None = None
         self._due: float | None = None
 
@@ -114,9 +117,9 @@ class UpgradeLoop:
                         self.namespace, self.name, self.uid, self._memory
                     )
                 self._failures = 0
+                self._outdated = 0
             except OutdatedError as error:
-                log.info("outdated", **self._about(), error=str(error))
-                self.outcome = self._again(_OUTDATED_SECONDS)
+                await self._look_again(error)
             except (ApiError, UnreadableError) as error:
                 await self._failed(error)
             except Exception as error:
@@ -128,6 +131,14 @@ class UpgradeLoop:
                 wait = self.outcome.requeue_seconds
                 self._due = time.monotonic() + (RESYNC_SECONDS if wait is None else wait)
             return self.outcome
+
+    async def _look_again(self, error: OutdatedError) -> None:
+        self._outdated += 1
+        if self._outdated > _OUTDATED_LIMIT:
+            await self._failed(error)
+            return
+        log.info("outdated", **self._about(), error=str(error))
+        self.outcome = self._again(_OUTDATED_SECONDS)
 
     async def _failed(self, error: Exception) -> None:
         self._failures += 1

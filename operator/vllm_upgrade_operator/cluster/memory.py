@@ -1,15 +1,17 @@
-"""What the operator remembers of pods between two reconciles. All of it can be found out again."""
+"""What the operator remembers between two reconciles. All of it can be found out again."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vllm_upgrade_operator.upgrade.observation import Refusal
 from vllm_upgrade_operator.vllm.runner import Runner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from vllm_upgrade_operator.cluster.client import ApiError
     from vllm_upgrade_operator.judge.counters import Sample
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
 
@@ -42,11 +44,38 @@ class Process:
         return now - self.log_read_at >= interval
 
 
+# A refusal may be of the moment: a role that is being replaced, a webhook that restarts. With the
+# loop's growing waits this many take about 15 s.
+_REFUSALS = 5
+_REFUSED_STATUS = frozenset({400, 403, 409, 413, 422})
+
+
 @dataclass(slots=True)
 class Memory:
-    """The processes of one upgrade's pods, by pod UID."""
+    """What is remembered for one upgrade: its pods' processes, and what was refused."""
 
     _processes: dict[str, Process] = field(default_factory=dict)
+    _refusals: int = 0
+    _refusal: Refusal | None = None
+
+    @property
+    def refused(self) -> Refusal | None:
+        """Why actions are refused; None unless it has happened again and again."""
+        return self._refusal if self._refusals >= _REFUSALS else None
+
+    def action_failed(self, action: str, error: ApiError) -> None:
+        """Note that an action failed; only a refusal counts, not a server that is in trouble."""
+        if error.status not in _REFUSED_STATUS:
+            return
+        self._refusals += 1
+        self._refusal = Refusal(
+            reason="ActionRefused",
+            message=f"the API server refuses {action}: {error.message}",
+        )
+
+    def actions_done(self) -> None:
+        """Note that nothing was refused."""
+        self._refusals, self._refusal = 0, None
 
     def process(self, uid: str, started_at: float) -> Process:
         """The process of a pod that started at this time; a new one knows nothing."""

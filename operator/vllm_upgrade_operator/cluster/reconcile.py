@@ -81,7 +81,12 @@ class Reconciler:
                 action=type(action).__name__,
                 pod=getattr(action, "pod", None),
             )
-            await executor.execute(action)
+            try:
+                await executor.execute(action)
+            except ApiError as error:
+                memory.action_failed(type(action).__name__, error)
+                raise
+        memory.actions_done()
         await self.write_status(upgrade, decision.status)
         await self._tell(upgrade, observation, decision)
         return _outcome(observation, decision)

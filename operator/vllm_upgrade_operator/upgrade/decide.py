@@ -76,6 +76,7 @@ def decide(o: Observation, status: VLLMUpgradeStatus, now: float) -> Decision:
         or _superseded(o, status, now)
         or _unguarded(o, status, now)
         or _harmed(o, status, harm, now)
+        or _refused(o, status, now)
         or _PHASES[status.phase](o, status, now)
     )
     return _finish(o, turn, now)
@@ -207,6 +208,13 @@ def _harmed(
     if found is not None:
         return roll_back(status, found[0], found[1], now=now)
     return None
+
+
+def _refused(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | None:
+    """Do not try for ever what the API server does not allow, such as a canary by some policy."""
+    if o.refused is None or status.phase not in _UNDER_WAY or _out_of_our_hands(status):
+        return None
+    return roll_back(status, o.refused.reason, o.refused.message, now=now)
 
 
 def _candidate_pods(o: Observation, status: VLLMUpgradeStatus) -> list[Pod]:

@@ -168,3 +168,5 @@ class Observation:
     """Name of an older, unfinished upgrade of the same target."""
     looked: bool = False
     """Whether pods were scraped this time."""
+    refused: Refusal | None = None
+    """Why the API server has refused an action again and again; None where it has not."""

@@ -117,6 +117,14 @@ async def test_an_outdated_look_is_no_failure() -> None:
     assert client.named("PATCH") == []
 
 
+async def test_an_outdated_look_that_never_ends_is_one() -> None:
+    loop, client, _ = loop_of(OutdatedError("changed"))
+    for _ in range(23):
+        await loop.tick()
+    assert loop.outcome.requeue_seconds == 4.0
+    assert len(client.named("PATCH")) == 1
+
+
 async def test_a_failure_keeps_what_wakes() -> None:
     loop, _, _ = loop_of(Outcome(pods=frozenset({"uid-pod"})), FORBIDDEN)
     await loop.tick()
