@@ -91,6 +91,7 @@ async def run(options: argparse.Namespace) -> None:
             telemetry=telemetry,
             loops=loops,
         )
+        # From here on kopf takes the signals; a flag of ours would keep its shutdown waiting.
         log.info("watching", namespaces=options.namespace or "all")
         await kopf.operator(
             registry=handlers.registry(),
@@ -98,7 +99,6 @@ async def run(options: argparse.Namespace) -> None:
             standalone=True,
             clusterwide=not options.namespace,
             namespaces=options.namespace,
-            stop_flag=stop,
             ready_flag=ready,
         )
 

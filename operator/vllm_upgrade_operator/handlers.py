@@ -121,9 +121,9 @@ class Handlers:
         loop = self._loop(namespace or "", name, uid)
         while not stopped:
             if (await loop.tick()).gone:
-                break
+                self._forget(uid)
+                return
             await loop.wait(stopped)
-        self._forget(uid)
 
     async def release(
         self, *, namespace: str | None, name: str, uid: str, meta: kopf.Meta, **_: object
@@ -156,9 +156,20 @@ class Handlers:
         notice = Notice(type="Warning", reason="ReleasedUnfinished", message=message)
         await self._events.post({"metadata": metadata}, None, [notice])
 
-    async def upgrade_event(self, *, body: kopf.Body, **_: object) -> None:
-        """Wake an upgrade that was changed by a person."""
-        self._loops.upgrade_changed(body)
+    async def upgrade_event(
+        self,
+        *,
+        type: str | None,  # noqa: A002 - kopf's name
+        uid: str,
+        body: kopf.Body,
+        **_: object,
+    ) -> None:
+        """Wake an upgrade that was changed by a person; forget one that is gone."""
+        if type == "DELETED":
+            # Also where somebody took our finalizer off, so that nothing was released.
+            self._forget(uid)
+        else:
+            self._loops.upgrade_changed(body)
 
     async def pod_event(self, *, body: kopf.Body, **_: object) -> None:
         """Wake the upgrade that a pod belongs to."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec, VLLMUpgradeStatus
+from vllm_upgrade_operator.api.v1alpha1 import Phase, VLLMUpgradeSpec, VLLMUpgradeStatus
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
 from vllm_upgrade_operator.cluster.look import SeenPod
@@ -130,7 +130,9 @@ async def gather(
         known_good=known_good,
         candidate=None if cluster.candidate is None else parse_candidate(cluster.candidate),
         traffic_keys=await _traffic_keys(client, namespace, target, known_good, spec),
-        conflict=await _conflict(client, upgrade),
+        conflict=(
+            await _conflict(client, upgrade) if upgrade.status.phase == Phase.PENDING else None
+        ),
         looked=needed.look,
         refused=memory.refused,
     )

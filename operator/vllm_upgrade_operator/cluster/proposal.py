@@ -49,6 +49,7 @@ async def propose(
                 STRATEGIC,
                 dryRun="All",
                 fieldManager=FIELD_MANAGER,
+                fieldValidation="Strict",
             )
         except ApiError as error:
             return _refusal(error, "spec.candidate.templatePatch")

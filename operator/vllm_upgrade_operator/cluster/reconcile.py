@@ -142,6 +142,9 @@ class Reconciler:
 
 
 def _outcome(o: Observation, decision: Decision) -> Outcome:
+    if decision.requeue_seconds is None:
+        # It has ended: what its target does from now on is no concern of it.
+        return Outcome(released=decision.released)
     pods: list[Any] = [*(o.target.pods if o.target else ()), *(o.canary.pods if o.canary else ())]
     target = o.spec.target_ref.name
     return Outcome(

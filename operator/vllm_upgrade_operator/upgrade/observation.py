@@ -165,7 +165,7 @@ class Observation:
     traffic_keys: frozenset[str] = field(default_factory=frozenset)
     """Label keys by which Services and the target select; what a canary pod must not carry."""
     conflict: str | None = None
-    """Name of an older, unfinished upgrade of the same target."""
+    """Name of another upgrade of the same target that goes first; looked for while Pending."""
     looked: bool = False
     """Whether pods were scraped this time."""
     refused: Refusal | None = None
