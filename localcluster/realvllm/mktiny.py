@@ -19,7 +19,7 @@ WORDS = (
     "one had by word but not what all were we when your can said there use an each which she do "
     "how their if will up other about out many then them these so some her would make like him "
     "operator canary queue latency token model runner cache pod rollback upgrade stable"
-).split()
+).split()  # noqa: SIM905 - words read best as text
 CHAT_TEMPLATE = (
     "{% for m in messages %}{{ '<s>' + m['role'] + ': ' + m['content'] + '</s>' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<s>assistant: ' }}{% endif %}"
@@ -43,9 +43,9 @@ def main() -> None:
     tokenizer.train_from_iterator(corpus, trainer)
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="<pad>",
+        bos_token="<s>",  # noqa: S106 - a word of the vocabulary
+        eos_token="</s>",  # noqa: S106 - the same
+        pad_token="<pad>",  # noqa: S106 - the same
         model_max_length=2048,
     )
     fast.chat_template = CHAT_TEMPLATE

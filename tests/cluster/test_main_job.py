@@ -218,12 +218,12 @@ async def test_a_decided_exception_goes_on_and_is_counted(serving: Serving) -> N
 
 async def test_a_breach_during_promotion_puts_known_good_back(serving: Serving) -> None:
     """The canary turns bad while the target rolls, which `minReadySeconds` makes last."""
-    await serving.deploy(env=PINNED_TO_V1, min_ready_seconds=10)
+    await serving.deploy(env=PINNED_TO_V1, min_ready_seconds=20)
     before = await serving.target()
     await serving.load(30)
     spec = quick_spec()
     candidate = copy.deepcopy(spec["candidate"])
-    candidate["env"].append({"name": "SIM_FAULT_PREFILL_FACTOR", "value": "40@35"})
+    candidate["env"].append({"name": "SIM_FAULT_PREFILL_FACTOR", "value": "40@30"})
     await serving.upgrade(candidate=candidate, strategy=spec["strategy"])
     await serving.phase("Promoting")
     await serving.phase("RolledBack")
