@@ -1,0 +1,1 @@
+"""The demonstration: one upgrade that is promoted, and one that is rolled back."""
