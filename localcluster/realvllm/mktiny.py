@@ -14,12 +14,17 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 VOCABULARY = 512
+# fmt: off
 WORDS = (
-    "the of and to in is you that it he was for on are as with his they at be this have from or "
-    "one had by word but not what all were we when your can said there use an each which she do "
-    "how their if will up other about out many then them these so some her would make like him "
-    "operator canary queue latency token model runner cache pod rollback upgrade stable"
-).split()  # noqa: SIM905 - words read best as text
+    "the", "of", "and", "to", "in", "is", "you", "that", "it", "he", "was", "for", "on", "are",
+    "as", "with", "his", "they", "at", "be", "this", "have", "from", "or", "one", "had", "by",
+    "word", "but", "not", "what", "all", "were", "we", "when", "your", "can", "said", "there",
+    "use", "an", "each", "which", "she", "do", "how", "their", "if", "will", "up", "other",
+    "about", "out", "many", "then", "them", "these", "so", "some", "her", "would", "make",
+    "like", "him", "operator", "canary", "queue", "latency", "token", "model", "runner", "cache",
+    "pod", "rollback", "upgrade", "stable",
+)
+# fmt: on
 CHAT_TEMPLATE = (
     "{% for m in messages %}{{ '<s>' + m['role'] + ': ' + m['content'] + '</s>' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<s>assistant: ' }}{% endif %}"

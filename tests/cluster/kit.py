@@ -9,13 +9,14 @@ import signal
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from localcluster import build
 from vllm_upgrade_operator.cluster.client import MERGE, ApiError, Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 GROUP = "/apis/vllmupgrade.dev/v1alpha1"
 DOMAIN = "vllmupgrade.dev"
@@ -35,7 +36,7 @@ class Serving:
 
     # Making things.
 
-    async def deploy(  # noqa: PLR0913 - a workload has this many knobs
+    async def deploy(
         self,
         image: str = "sim/vllm:0.28.0",
         *,
@@ -45,54 +46,37 @@ class Serving:
         min_ready_seconds: int = 0,
     ) -> None:
         """Make the target and its Service, and wait until all pods are ready."""
-        container = {
-            "name": "vllm",
-            "image": image,
-            "args": ["--model", "m", "--port", "8000", *args],
-            "env": [
-                {"name": name, "value": value}
-                for name, value in {"SIM_LOAD_SECONDS": "0.2", **(env or {})}.items()
-            ],
-            "ports": [{"name": "http", "containerPort": 8000}],
-            "readinessProbe": {
-                "httpGet": {"path": "/health", "port": "http"},
-                "periodSeconds": 1,
-            },
-        }
+        deployment = target_manifest(image, replicas, args, env or {}, min_ready_seconds)
         await self.client.create(
-            f"/apis/apps/v1/namespaces/{self.namespace}/deployments",
-            {
-                "metadata": {"name": "llm"},
-                "spec": {
-                    "replicas": replicas,
-                    "minReadySeconds": min_ready_seconds,
-                    "selector": {"matchLabels": {"app": "llm"}},
-                    "template": {
-                        "metadata": {"labels": {"app": "llm", "team": "a"}},
-                        "spec": {
-                            "terminationGracePeriodSeconds": 5,
-                            "containers": [container],
-                        },
-                    },
-                },
-            },
+            f"/apis/apps/v1/namespaces/{self.namespace}/deployments", deployment
         )
-        await self.client.create(
-            f"/api/v1/namespaces/{self.namespace}/services",
-            {
-                "metadata": {"name": "llm"},
-                "spec": {
-                    "selector": {"app": "llm"},
-                    "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
-                },
-            },
-        )
+        await self.client.create(f"/api/v1/namespaces/{self.namespace}/services", SERVICE)
+        await self.all_ready(replicas)
+
+    async def helm(self, image: str, env: Mapping[str, str], replicas: int = 2) -> None:
+        """Install or upgrade target and Service from a chart of their own."""
+        chart = self.directory / "chart"
+        (chart / "templates").mkdir(parents=True, exist_ok=True)
+        about = {"apiVersion": "v2", "name": "llm", "version": "0.1.0"}
+        (chart / "Chart.yaml").write_text(json.dumps(about))
+        deployment = target_manifest(image, replicas, (), env, 0)
+        for manifest in (deployment, SERVICE):
+            file = chart / "templates" / f"{manifest['kind'].lower()}.yaml"
+            file.write_text(json.dumps(manifest))
+        helm = str(build.binaries() / "helm")
+        await run(helm, "upgrade", "--install", "llm", str(chart), "-n", self.namespace)
+        await self.all_ready(replicas)
+
+    async def all_ready(self, replicas: int) -> None:
+        """Wait until the target is at rest with so many pods."""
         await self.until(self._all_ready, f"{replicas} pods ready")
 
     async def _all_ready(self) -> bool:
-        status = (await self.target()).get("status", {})
-        spec = (await self.target())["spec"]
-        return bool(status.get("readyReplicas", 0) == spec["replicas"])
+        target = await self.target()
+        status, wanted = target.get("status", {}), target["spec"]["replicas"]
+        seen = status.get("observedGeneration", 0) >= target["metadata"]["generation"]
+        counts = [status.get(k, 0) for k in ("readyReplicas", "updatedReplicas", "replicas")]
+        return seen and counts == [wanted] * 3
 
     async def upgrade(self, name: str = "up", **spec: Any) -> None:
         """Apply a VLLMUpgrade; the given parts replace those of a quick default."""
@@ -229,6 +213,62 @@ class Load:
             self.process.send_signal(signal.SIGTERM)
             await asyncio.wait_for(self.process.wait(), 30)
         return self.snapshot()
+
+
+SERVICE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "llm"},
+    "spec": {
+        "selector": {"app": "llm"},
+        "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
+    },
+}
+
+
+def target_manifest(
+    image: str,
+    replicas: int,
+    args: tuple[str, ...],
+    env: Mapping[str, str],
+    min_ready_seconds: int,
+) -> dict[str, Any]:
+    """A Deployment of simulated vLLM servers, selected by `app`."""
+    container = {
+        "name": "vllm",
+        "image": image,
+        "args": ["--model", "m", "--port", "8000", *args],
+        "env": [
+            {"name": name, "value": value}
+            for name, value in {"SIM_LOAD_SECONDS": "0.2", **env}.items()
+        ],
+        "ports": [{"name": "http", "containerPort": 8000}],
+        "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "llm"},
+        "spec": {
+            "replicas": replicas,
+            "minReadySeconds": min_ready_seconds,
+            "selector": {"matchLabels": {"app": "llm"}},
+            "template": {
+                "metadata": {"labels": {"app": "llm", "team": "a"}},
+                "spec": {"terminationGracePeriodSeconds": 5, "containers": [container]},
+            },
+        },
+    }
+
+
+async def run(*command: str, seconds: float = 60.0) -> str:
+    """Run a command and give its output; it must succeed."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), seconds)
+    assert process.returncode == 0, f"{command}: {output.decode()}"
+    return output.decode()
 
 
 def quick_spec() -> dict[str, Any]:

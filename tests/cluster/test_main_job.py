@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.kit import DOMAIN, condition, quick_spec
+from localcluster import build
+from tests.cluster.kit import DOMAIN, condition, quick_spec, run
 from vllm_upgrade_operator.upgrade.times import seconds
 
 if TYPE_CHECKING:
@@ -100,11 +101,43 @@ async def test_a_good_canary_is_promoted(serving: Serving) -> None:
     assert reasons.index("CanaryVerified") < reasons.index("Promoting") < reasons.index("Promoted")
 
 
+async def test_people_and_scripts_can_follow_it_with_kubectl(serving: Serving) -> None:
+    """And the target stays helm's: its chart can be upgraded as before."""
+    await serving.helm("sim/vllm:0.28.0", {**PINNED_TO_V1, "GOES": "1"})
+    await serving.load(20)
+    kubectl = build.kubectl()
+    at = ("--namespace", serving.namespace)
+    await serving.upgrade()
+    for condition_type in ("Finished", "Promoted"):
+        await run(
+            *(kubectl, *at, "wait", f"--for=condition={condition_type}", "vllmupgrade/up"),
+            "--timeout=100s",
+            seconds=120,
+        )
+    header, row = (await run(kubectl, *at, "get", "vu")).splitlines()
+    assert header.split() == [
+        *("NAME", "TARGET", "PHASE", "STEP", "CANARY", "RUNNER", "VERDICT", "MESSAGE", "AGE")
+    ]
+    assert row.split()[:7] == ["up", "llm", "Succeeded", "1/1", "0/0", "V2", "Pass"]
+    events = await run(kubectl, *at, "events", "--for", "vllmupgrade/up")
+    for reason in ("KnownGoodRecorded", "CanaryVerified", "Promoting", "Promoted"):
+        assert reason in events
+    pods = await run(kubectl, *at, "get", "pods", "--label-columns", f"{DOMAIN}/active-runner")
+    assert [line.split()[-1] for line in pods.splitlines()[1:]] == ["v2", "v2"]
+
+    await serving.helm("sim/vllm:0.29.0", {"VLLM_USE_V2_MODEL_RUNNER": "1", "COMES": "1"})
+    container = (await serving.target())["spec"]["template"]["spec"]["containers"][0]
+    names = {variable["name"] for variable in container["env"]}
+    assert "COMES" in names
+    assert "GOES" not in names
+    assert container["image"] == "sim/vllm:0.29.0"
+
+
 def seconds_of_timeline(status: dict[str, Any], reason: str) -> float:
     return next(seconds(e["time"]) for e in status["timeline"] if e["reason"] == reason)
 
 
-BREACHES = {
+BREACHES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "rejections": (
         {"args": [{"flag": "max-num-queued-reqs", "value": "1"}]},
         {"name": "rejections", "max": "5%"},
