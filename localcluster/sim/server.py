@@ -123,13 +123,17 @@ class Server:
                 self._work.clear()
                 await self._work.wait()
             await asyncio.sleep(_SLICE_SECONDS)
-            batches: dict[Request, list[Token]] = defaultdict(list)
-            for token in self._engine.advance(self._now()):
-                batches[token.request].append(token)
-            for request, tokens in batches.items():
-                queue = self._queues.get(request)
-                if queue is not None:
-                    queue.put_nowait(tokens)
+            self._advance()
+
+    def _advance(self) -> None:
+        """Compute until now, and hand the tokens to those who wait for them."""
+        batches: dict[Request, list[Token]] = defaultdict(list)
+        for token in self._engine.advance(self._now()):
+            batches[token.request].append(token)
+        for request, tokens in batches.items():
+            queue = self._queues.get(request)
+            if queue is not None:
+                queue.put_nowait(tokens)
 
     async def run_faults(self, listed: list[faults.Fault]) -> None:
         """Begin each fault when it is due."""
@@ -138,7 +142,7 @@ class Server:
             await asyncio.sleep(max(0.0, ready + fault.after - time.monotonic()))
             if fault.name == "EXIT_CODE":
                 os._exit(int(fault.value))
-            self._engine.advance(self._now())
+            self._advance()
             faults.apply(fault, self._engine)
 
     async def drain(self, seconds: float) -> None:
@@ -181,7 +185,7 @@ class Server:
         return web.json_response({"server_load": len(self._queues)})
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        self._engine.advance(self._now())
+        self._advance()
         text = exposition.render(
             self._settings.version, self._model, self._engine, self._http, self._started_at
         )
@@ -236,7 +240,7 @@ class Server:
             )
         if self._draining:
             return _error(500, "InternalServerError", "cannot schedule new futures after shutdown")
-        self._engine.advance(self._now())
+        self._advance()
         admitted = self._engine.admit(tokens, wanted)
         if isinstance(admitted, Rejection):
             return self._rejected(admitted)
