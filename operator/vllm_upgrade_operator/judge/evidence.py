@@ -208,5 +208,6 @@ def _short(block: Block) -> Block:
 
 def _number(value: float) -> float:
     """Keep six digits, and whole numbers whole: most are counts."""
-    rounded = float(f"{value:.6g}")
-    return int(rounded) if rounded.is_integer() else rounded
+    if float(value).is_integer():
+        return int(value)
+    return float(f"{value:.6g}")

@@ -156,7 +156,7 @@ def _verdict(
         return Verdict.HOLD, f"{finding.words}; not certain yet"
     if state.idle >= OF_LOOKS:
         return Verdict.HOLD, f"{finding.words}; no new requests for {state.idle} looks"
-    if compares(check) and finding.stable_value is None:
+    if compares(check) and (state.alone or finding.stable_value is None):
         if state.alone < OF_LOOKS or state.reference is None:
             return Verdict.HOLD, f"{finding.words}; no stable pod to compare with was read"
         if check.max is None and check.metric not in LATENCIES:

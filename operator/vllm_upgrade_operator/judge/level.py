@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.api.checks import Check
     from vllm_upgrade_operator.judge.evidence import Block, Evidence
 
-CONSISTENT_BLOCKS = 4
+CONSISTENT_BLOCKS = 5
 """Blocks in a row, the last ones, whose means must each be beyond the limit."""
 
 

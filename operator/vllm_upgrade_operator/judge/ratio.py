@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from vllm_upgrade_operator.api.spec import Metric
 from vllm_upgrade_operator.judge.finding import Finding
 from vllm_upgrade_operator.judge.tails import less_than, more_than, upper_tail
 from vllm_upgrade_operator.judge.words import over_stable, percent, phrase, plural, relation
@@ -24,6 +25,10 @@ BAD_EVENTS = 5.0
 """Events by which the canary must be beyond what the limit allows."""
 CONSISTENT_BLOCKS = 2
 """Blocks in a row, the last ones, that must each be beyond the limit: a single burst is not."""
+CONSISTENT_BLOCKS_OF_QUEUES = 5
+"""The same for what a full queue or cache causes: it comes in bursts as long as the queue lasts."""
+
+_OF_QUEUES = frozenset({Metric.REJECTIONS, Metric.PREEMPTIONS})
 
 
 def block(canary: Share, stable: Share | None) -> Block:
@@ -37,8 +42,9 @@ def block(canary: Share, stable: Share | None) -> Block:
 def weigh(check: Check, evidence: Evidence) -> Finding:
     """Say what the window shows."""
     window = evidence.window()
-    recent = evidence.recent(CONSISTENT_BLOCKS)
-    throughout = len(recent) == CONSISTENT_BLOCKS
+    blocks = CONSISTENT_BLOCKS_OF_QUEUES if check.metric in _OF_QUEUES else CONSISTENT_BLOCKS
+    recent = evidence.recent(blocks)
+    throughout = len(recent) == blocks
     noise = _noise([*evidence.closed, evidence.current])
     limits = _limits(check, window)
     broken = [

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.judge.counters import Histogram
     from vllm_upgrade_operator.judge.evidence import Block, Evidence
 
-CONSISTENT_BLOCKS = 4
+CONSISTENT_BLOCKS = 5
 """Blocks in a row, the last ones, that must each be beyond the limit: longer than most queues that
 build up by chance."""
 
