@@ -24,6 +24,10 @@ help: ## Say what there is to make
 demo: $(INSTALLED) ## Show one upgrade that is promoted and one that is rolled back (KEEP=1: leave it running)
 	$(PYTHON) -m localcluster.demo
 
+.PHONY: demo-vllm
+demo-vllm: $(INSTALLED) ## The same on real vLLM on CPU: installs about 6 GB, takes long
+	$(PYTHON) -m localcluster.realvllm.demo
+
 .PHONY: up
 up: $(INSTALLED) ## Start a local cluster with the operator, and say how to use it
 	$(LOCALCLUSTER) up
