@@ -148,7 +148,9 @@ class Looker:
         return replace(
             pod,
             delta=None if before is None else delta(before, sample),
-            offered=sample.offered,
+            # The counter knows a request when it is answered: a server that answers none would
+            # never count as having been offered any.
+            offered=None if sample.offered is None else sample.offered + (busy or 0.0),
             in_flight=busy,
         )
 

@@ -62,7 +62,7 @@ class Pod:
     delta: Delta | None = None
     """Counters since the last look; None in a process's first look, or if the scrape failed."""
     offered: float | None = None
-    """Requests on the generation handlers since the process started."""
+    """Requests on the generation handlers since the process started, answered or not."""
     in_flight: float | None = None
     """Running plus waiting requests; None where it could not be read."""
     scrape_error: str | None = None

@@ -64,7 +64,7 @@ async def test_the_first_look_is_a_baseline_and_the_second_one_counts() -> None:
     scene = Scene()
     first = await scene.look(pod())
     assert first.delta is None
-    assert (first.version, first.offered, first.in_flight) == ("0.29.0", 100.0, 5.0)
+    assert (first.version, first.offered, first.in_flight) == ("0.29.0", 105.0, 5.0)
     assert first.runner is not None
     assert first.runner.runner is Runner.V2
     scene.vllm.offered = 130
