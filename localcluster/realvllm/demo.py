@@ -26,8 +26,13 @@ _PATIENCE_SECONDS = 1500.0
 _POLL_SECONDS = 2.0
 _ENDS = frozenset({"Succeeded", "RolledBack", "Blocked", "Halted"})
 
-# Triton's interpreter in place of the compiler, with a marker backend so that vLLM finds one.
-_INTERPRETER = {"TRITON_INTERPRET": "1", "TRITON_DEFAULT_BACKEND": "cpu"}
+# Triton's interpreter in place of the compiler, with a marker backend so that vLLM finds one. For
+# MRV2 alone: on MRV1 vLLM would try to compile with that backend, and its engine would die.
+_INTERPRETER = {
+    "TRITON_INTERPRET": "1",
+    "TRITON_DEFAULT_BACKEND": "cpu",
+    "PYTHONPATH": str(install.HERE / "site"),
+}
 
 
 def image_map() -> dict[str, Any]:
@@ -37,7 +42,6 @@ def image_map() -> dict[str, Any]:
             "command": [str(install.python(version).with_name("vllm"))],
             "env": {
                 "PATH": f"{install.python(version).parent}:/usr/local/bin:/usr/bin:/bin",
-                "PYTHONPATH": str(install.HERE / "site"),
                 "HF_HUB_OFFLINE": "1",
                 "VLLM_NO_USAGE_STATS": "1",
                 "VLLM_CPU_KVCACHE_SPACE": "1",

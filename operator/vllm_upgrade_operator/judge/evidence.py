@@ -26,6 +26,12 @@ OF_LOOKS = 5
 ENOUGH_TO_SPEAK = 2
 """Looks from which on the open block counts as a block of its own."""
 
+FLAGRANT_BLOCKS = 2
+"""Blocks in a row after which something is acted on that is too bad for a burst to explain."""
+
+FLAGRANT_EVENTS = 20.0
+"""Canary requests that such a finding needs."""
+
 MEMORY = 30
 """Blocks over which it is remembered how bad single stable pods were."""
 

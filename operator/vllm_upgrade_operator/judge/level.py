@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from vllm_upgrade_operator.api.spec import Metric
-from vllm_upgrade_operator.judge.evidence import CANARY_COUNT, CANARY_SUM
+from vllm_upgrade_operator.judge.evidence import CANARY_COUNT, CANARY_SUM, FLAGRANT_BLOCKS
 from vllm_upgrade_operator.judge.finding import Finding
 from vllm_upgrade_operator.judge.words import count, over_stable, percent, phrase, relation
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 CONSISTENT_BLOCKS = 5
 """Blocks in a row, the last ones, whose means must each be beyond the limit."""
+
+FLAGRANT_FACTOR = 4.0
+"""Times the limit from which on fewer blocks are enough."""
 
 
 def block(canary: Sequence[float], stable: Sequence[float]) -> Block:
@@ -44,10 +47,19 @@ def weigh(check: Check, evidence: Evidence) -> Finding:
     last = recent[-1] if recent else evidence.current
     limits = _limits(check)
     over = [limit for limit in limits if limit.beyond(last)]
-    broken = len(recent) == CONSISTENT_BLOCKS and any(
-        all(limit.harmed(b) for b in recent)
-        and (limit.downwards or evidence.unprecedented(CONSISTENT_BLOCKS))
-        for limit in limits
+    broken = (
+        len(recent) == CONSISTENT_BLOCKS
+        and any(
+            all(limit.harmed(b) for b in recent)
+            and (limit.downwards or evidence.unprecedented(CONSISTENT_BLOCKS))
+            for limit in limits
+        )
+    ) or (
+        len(recent) >= FLAGRANT_BLOCKS
+        and any(
+            all(limit.harmed(b) and limit.far_beyond(b) for b in recent[-FLAGRANT_BLOCKS:])
+            for limit in limits
+        )
     )
     canary, stable = _mean(last, CANARY_SUM), _mean(last, "s")
     beside = "" if stable is None else f" (stable {show(stable)})"
@@ -74,6 +86,9 @@ class _Limit(Protocol):
     def beyond(self, block: Block) -> bool:
         """Whether the canary's mean in a block is on the wrong side."""
 
+    def far_beyond(self, block: Block) -> bool:
+        """Whether it is so far on the wrong side that a burst does not explain it."""
+
     def harmed(self, block: Block) -> bool:
         """Whether it is, and more so than any stable pod."""
 
@@ -90,6 +105,9 @@ class _Max:
 
     def beyond(self, block: Block) -> bool:
         return (_mean(block, CANARY_SUM) or 0.0) > self.limit
+
+    def far_beyond(self, block: Block) -> bool:
+        return (_mean(block, CANARY_SUM) or 0.0) > FLAGRANT_FACTOR * self.limit
 
     def harmed(self, block: Block) -> bool:
         worst = _mean(block, "s+")
@@ -114,6 +132,12 @@ class _Increase:
             return False
         return canary > max(self.floor, self.factor * worst)
 
+    def far_beyond(self, block: Block) -> bool:
+        canary, worst = _mean(block, CANARY_SUM), _mean(block, "s+")
+        if canary is None or worst is None:
+            return False
+        return canary > FLAGRANT_FACTOR * max(self.floor, self.factor * worst)
+
     def harmed(self, block: Block) -> bool:
         return self.beyond(block)
 
@@ -134,6 +158,9 @@ class _Decrease:
     def beyond(self, block: Block) -> bool:
         canary, worst = _mean(block, CANARY_SUM), _mean(block, "s-")
         return canary is not None and worst is not None and canary < self.factor * worst
+
+    def far_beyond(self, block: Block) -> bool:
+        return self.beyond(block)
 
     def harmed(self, block: Block) -> bool:
         return self.beyond(block)

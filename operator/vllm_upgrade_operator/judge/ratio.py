@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from vllm_upgrade_operator.api.spec import Metric
+from vllm_upgrade_operator.judge.evidence import FLAGRANT_BLOCKS, FLAGRANT_EVENTS
 from vllm_upgrade_operator.judge.finding import Finding
 from vllm_upgrade_operator.judge.tails import less_than, more_than, upper_tail
 from vllm_upgrade_operator.judge.words import over_stable, percent, phrase, plural, relation
@@ -25,6 +26,11 @@ BAD_EVENTS = 5.0
 """Events by which the canary must be beyond what the limit allows."""
 CONSISTENT_BLOCKS = 2
 """Blocks in a row, the last ones, that must each be beyond the limit: a single burst is not."""
+FLAGRANT_FACTOR = 10.0
+"""Times the limit from which on fewer blocks are enough."""
+FLAGRANT_RATE = 0.2
+"""Rate below which nothing is that bad, whatever the limit."""
+
 CONSISTENT_BLOCKS_OF_QUEUES = 5
 """The same for what a full queue or cache causes: it comes in bursts as long as the queue lasts."""
 
@@ -47,10 +53,16 @@ def weigh(check: Check, evidence: Evidence) -> Finding:
     throughout = len(recent) == blocks
     noise = _noise([*evidence.closed, evidence.current])
     limits = _limits(check, window)
+    last = evidence.recent(FLAGRANT_BLOCKS)
+    flagrant = len(last) == FLAGRANT_BLOCKS and window.get("cx", 0.0) >= FLAGRANT_EVENTS
     broken = [
         limit
         for limit in limits
-        if throughout and all(limit.beyond(b) for b in recent) and limit.harmed(window, noise)
+        if limit.harmed(window, noise)
+        and (
+            (throughout and all(limit.beyond(b) for b in recent))
+            or (flagrant and all(limit.far_beyond(b) for b in last))
+        )
     ]
     doubtful = [limit for limit in limits if limit.doubted(window, noise)]
     rate, stable_rate = _rate(window, "c"), _rate(window, "s")
@@ -79,6 +91,9 @@ class _Limit(Protocol):
     def beyond(self, block: Block) -> bool:
         """Whether the rate in a block is on the wrong side, chance or not."""
 
+    def far_beyond(self, block: Block) -> bool:
+        """Whether it is so far on the wrong side that a burst does not explain it."""
+
     def harmed(self, window: Block, noise: float) -> bool:
         """Whether the window is too bad to be chance."""
 
@@ -97,6 +112,9 @@ class _Max:
 
     def beyond(self, block: Block) -> bool:
         return (_rate(block, "c") or 0.0) > self.limit
+
+    def far_beyond(self, block: Block) -> bool:
+        return (_rate(block, "c") or 0.0) > max(FLAGRANT_RATE, FLAGRANT_FACTOR * self.limit)
 
     def harmed(self, window: Block, noise: float) -> bool:
         canary, stable = _side(window, "c", noise), _side(window, "s", noise)
@@ -123,6 +141,12 @@ class _Increase:
         stable = _rate(block, "s")
         return stable is not None and (_rate(block, "c") or 0.0) > self.factor * stable
 
+    def far_beyond(self, block: Block) -> bool:
+        rate, stable = _rate(block, "c") or 0.0, _rate(block, "s")
+        if stable is None:
+            return False
+        return rate > max(FLAGRANT_RATE, FLAGRANT_FACTOR * self.factor * stable)
+
     def harmed(self, window: Block, noise: float) -> bool:
         canary, stable = _side(window, "c", noise), _side(window, "s", noise)
         if stable[1] <= 0:
@@ -147,6 +171,10 @@ class _Decrease:
     def beyond(self, block: Block) -> bool:
         stable, rate = _rate(block, "s"), _rate(block, "c")
         return stable is not None and rate is not None and rate < self.factor * stable
+
+    def far_beyond(self, block: Block) -> bool:
+        stable, rate = _rate(block, "s"), _rate(block, "c")
+        return stable is not None and rate is not None and FLAGRANT_FACTOR * rate < stable
 
     def harmed(self, window: Block, noise: float) -> bool:
         canary, stable = _side(window, "c", noise), _side(window, "s", noise)

@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from vllm_upgrade_operator.judge.evidence import CANARY_COUNT, CANARY_SUM
+from vllm_upgrade_operator.judge.evidence import (
+    CANARY_COUNT,
+    CANARY_SUM,
+    FLAGRANT_BLOCKS,
+    FLAGRANT_EVENTS,
+)
 from vllm_upgrade_operator.judge.finding import Finding
 from vllm_upgrade_operator.judge.histograms import above, bucket_of, per_bucket, quantile
 from vllm_upgrade_operator.judge.ratio import (
@@ -66,10 +71,15 @@ def weigh(check: Check, evidence: Evidence, min_requests: int) -> Finding:
         and evidence.unprecedented(CONSISTENT_BLOCKS)
     )
     limits = _limits(check, window, evidence.reference)
+    flagrant = len(recent) >= FLAGRANT_BLOCKS and window.trials >= FLAGRANT_EVENTS
     broken = [
         limit
         for limit in limits
-        if enough and limit.harmed(window) and all(limit.beyond(b) for b in recent)
+        if limit.harmed(window)
+        and (
+            (enough and all(limit.beyond(b) for b in recent))
+            or (flagrant and all(limit.mostly(b) for b in recent[-FLAGRANT_BLOCKS:]))
+        )
     ]
     doubtful = [limit for limit in limits if limit.doubted(window)]
     named = broken or doubtful or limits
@@ -125,6 +135,9 @@ class _Limit(Protocol):
     def beyond(self, tail: _Tail) -> bool:
         """Whether the tail of a block is on the wrong side, chance or not."""
 
+    def mostly(self, tail: _Tail) -> bool:
+        """Whether most of a block is on the wrong side, where a small share may be."""
+
     def harmed(self, tail: _Tail) -> bool:
         """Whether the window is too bad to be chance."""
 
@@ -150,6 +163,10 @@ class _Value:
     def beyond(self, tail: _Tail) -> bool:
         slow, of = tail.canary_above(bucket_of(tail.bounds, self.limit))
         return slow > (1 - tail.q) * of
+
+    def mostly(self, tail: _Tail) -> bool:
+        slow, of = tail.canary_above(bucket_of(tail.bounds, self.limit))
+        return 2 * slow > of
 
     def harmed(self, tail: _Tail) -> bool:
         index = bucket_of(tail.bounds, self.limit)
@@ -189,6 +206,10 @@ class _Increase:
             if slow * stable_of > self.factor * stable_slow * of:
                 return True
         return False
+
+    def mostly(self, tail: _Tail) -> bool:
+        slow, of = tail.canary_above(bucket_of(tail.bounds, self.factor * self.stable))
+        return 2 * slow > of
 
     def harmed(self, tail: _Tail) -> bool:
         return self._over(tail, CHANCE, BAD_EVENTS)
