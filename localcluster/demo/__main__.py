@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localcluster import build
 from localcluster.demo.kubectl import Kubectl, KubectlError
@@ -13,6 +13,9 @@ from localcluster.demo.load import Load, LoadError
 from localcluster.demo.summary import Ended, checks, summary
 from localcluster.lifecycle import ClusterError, LocalCluster
 from localcluster.paths import ROOT, state_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _EXAMPLES = ROOT / "examples" / "demo"
 _NAMESPACE = "serving"
@@ -45,7 +48,7 @@ def main() -> int:
             print(f"  {build.kubectl()} --namespace {_NAMESPACE} get vllmupgrades,pods")
             print(f"Stop it: LOCALCLUSTER_DIR={cluster.directory} make down")
         elif cluster.down():
-            print(f"\nAll of it is stopped. Logs: {cluster.directory / 'logs'}")
+            print(f"\nAll of it is stopped. Logs: {_from_here(cluster.directory / 'logs')}")
 
 
 def _show(cluster: LocalCluster) -> int:
@@ -66,8 +69,8 @@ def _show(cluster: LocalCluster) -> int:
     print("\n" + "=" * 72)
     print(summary((good, bad), report))
     print("Where to look:")
-    print(f"  the upgrades' manifests: {_EXAMPLES.relative_to(ROOT)}/")
-    print(f"  the requests of each pod: {cluster.directory / 'load.json'}")
+    print(f"  the upgrades' manifests: {_from_here(_EXAMPLES)}")
+    print(f"  the requests of each pod: {_from_here(cluster.directory / 'load.json')}")
     print("  a cluster that goes on: make demo KEEP=1, or make up")
     return 0 if good.right and bad.right else 1
 
@@ -101,10 +104,10 @@ def _follow(kubectl: Kubectl, name: str, began: float) -> dict[str, Any]:
                     f"{name} has not ended after {_UPGRADE_SECONDS:.0f} s: {status.get('message')}"
                 )
             line = watch.next(2.0)
-            # The last column is the age.
+            # The last column is the age: it would make every line a new one.
             row = (line or "").rpartition(" ")[0].rstrip()
-            if line and row != shown:
-                print(f"{time.monotonic() - began:4.0f}s  {line}", flush=True)
+            if row not in {"", shown}:
+                print(f"{time.monotonic() - began:4.0f}s  {row}", flush=True)
                 shown = row
             status = kubectl.read("vllmupgrade", name).get("status") or {}
             if status.get("phase") == "Canary" and not pods_shown:
@@ -137,6 +140,11 @@ def _approve(kubectl: Kubectl, name: str, token: str) -> None:
 
 def _example(name: str) -> str:
     return str((_EXAMPLES / f"{name}.yaml").relative_to(ROOT))
+
+
+def _from_here(path: Path) -> str:
+    """A path as short as it can be written in this directory."""
+    return os.path.relpath(path)
 
 
 def _say(text: str) -> None:
