@@ -3,77 +3,147 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 
 from aiohttp import web
 
-from localcluster.sim import faults, options, runner
+from localcluster.sim import faults, options, runner, settings
+from localcluster.sim.driver import Driver
 from localcluster.sim.logs import Log
-from localcluster.sim.server import Server, Settings
-from localcluster.sim.versions import VERSIONS
+from localcluster.sim.server import Server, report
+from localcluster.sim.versions import VERSIONS, at_least
 
-_DEFAULT_LOAD_SECONDS = 1.0
+_HOST = "0.0.0.0"  # noqa: S104 - as vLLM does
+_PORT = 8000
+_REPORT_SECONDS = 10.0
+# Between the last answer and the end of the process.
+_TEARDOWN_SECONDS = 0.2
 
 
 def main() -> int:
     """Play one server until a signal ends it; give its exit code."""
     arguments = sys.argv[1:]
-    if arguments[:1] != ["--version"] or arguments[1] not in VERSIONS:
-        print(f"usage: python -m localcluster.sim --version {'|'.join(VERSIONS)} ...")
+    if arguments[:1] != ["--version"] or arguments[1:2] not in ([v] for v in VERSIONS):
+        print(
+            f"usage: python -m localcluster.sim --version {'|'.join(VERSIONS)} [serve] MODEL "
+            "[flags of vllm serve]",
+            file=sys.stderr,
+        )
         return 2
     version = arguments[1]
-    settings = Settings(version, options.parse(version, arguments[2:]), os.environ)
-    log = Log(version)
-    log.banner(settings.options)
     try:
-        choice = runner.choose(version, settings.options, os.environ)
+        played = settings.read(version, options.parse(version, arguments[2:]), os.environ)
+        listed = faults.read(version, os.environ)
+    except ValueError as error:
+        print(f"simulator: {error}", file=sys.stderr)
+        return 2
+    log = Log(played)
+    log.banner()
+    try:
+        choice = runner.choose(version, played.options, played.architecture, os.environ)
     except runner.StartError as error:
-        log.refused(str(error))
+        if error.in_worker:
+            log.failed("Worker", str(error))
+        else:
+            log.refused(str(error))
         return 1
-    listed = faults.read(os.environ)
-    return asyncio.run(_serve(settings, log, choice, listed))
+    return asyncio.run(_run(played, log, choice, listed))
 
 
-async def _serve(
-    settings: Settings, log: Log, choice: runner.Choice, listed: list[faults.Fault]
+async def _run(
+    played: settings.Settings, log: Log, choice: runner.Choice, listed: list[faults.Fault]
 ) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    model = settings.options.model
-    log.configured(
-        os.environ.get("SIM_ARCHITECTURE", "LlamaForCausalLM"), choice, settings.max_model_len
-    )
-    log.engine(model, choice)
-    log.loading(choice, model)
-    load_seconds = float(os.environ.get("SIM_LOAD_SECONDS", _DEFAULT_LOAD_SECONDS))
-    try:
-        await asyncio.wait_for(stop.wait(), load_seconds)
-    except TimeoutError:
-        pass
-    else:
+    log.engine(choice)
+    if await _stopped_within(played.load_seconds / 4, stop):
         return 0
-    log.loaded(load_seconds, settings.limits(), choice, settings.max_model_len)
-    server = Server(settings)
-    site = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1.0)
-    await site.setup()
-    host, port = settings.options.host, settings.options.port
-    await web.TCPSite(site, host, port, backlog=512).start()
-    log.serving(f"{host}:{port}")
-    tasks = [
-        asyncio.create_task(server.run_engine()),
-        asyncio.create_task(server.run_faults(listed)),
-    ]
-    await stop.wait()
-    # As vLLM drains: the port goes on answering, health too, and new requests fail with 500.
-    await server.drain(float(settings.options.values.get("shutdown-timeout") or 0))
-    for task in tasks:
-        task.cancel()
-    await site.cleanup()
+    log.loading(choice)
+    if await _stopped_within(played.load_seconds * 3 / 4, stop):
+        return 0
+    log.loaded(played.load_seconds, choice)
+    too_small = _too_small(played)
+    if too_small is not None:
+        log.failed("EngineCore", too_small)
+        return 1
+    await _serve(played, log, listed, stop)
     return 0
+
+
+async def _serve(
+    played: settings.Settings, log: Log, listed: list[faults.Fault], stop: asyncio.Event
+) -> None:
+    driver = Driver(played)
+    server = Server(played, driver, log)
+    application = web.AppRunner(
+        server.application(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True
+    )
+    await application.setup()
+    host, port = played.options.text("host", _HOST), played.options.number("port") or _PORT
+    site = web.TCPSite(application, host, port, backlog=512)
+    await site.start()
+    log.serving(host, port)
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(driver.run()),
+            group.create_task(driver.run_faults(listed)),
+            group.create_task(report(driver, log, _REPORT_SECONDS)),
+        ]
+        await stop.wait()
+        await _shut_down(played, log, server, driver, site)
+        for task in tasks:
+            task.cancel()
+    await application.cleanup()
+
+
+async def _shut_down(
+    played: settings.Settings, log: Log, server: Server, driver: Driver, site: web.TCPSite
+) -> None:
+    """Stop as vLLM does (seen on 0.28, 0.29 and 0.32).
+
+    With --shutdown-timeout the port goes on answering, `/health` too, while what is in flight is
+    finished. Without it the port closes at once and what is in flight is cut short.
+    """
+    timeout = played.options.number("shutdown-timeout") or 0
+    log.stopping(driver.in_flight, timeout)
+    if timeout:
+        server.draining = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(driver.answered(), timeout)
+        driver.end_all("error")
+        await asyncio.sleep(_TEARDOWN_SECONDS)
+        await site.stop()
+    else:
+        await site.stop()
+        driver.end_all("error" if at_least(played.version, "0.32.0") else "abort")
+        await asyncio.sleep(_TEARDOWN_SECONDS)
+    log.stopped()
+
+
+async def _stopped_within(seconds: float, stop: asyncio.Event) -> bool:
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _too_small(played: settings.Settings) -> str | None:
+    """Say why the KV cache does not do for the model's length, if it does not."""
+    longest, held = played.max_model_len, played.limits.kv_tokens
+    if longest <= held:
+        return None
+    return (
+        f"To serve at least one request with the models's max seq len ({longest}), more KV cache "
+        "is needed than the available KV cache memory. Based on the available memory, the "
+        f"estimated maximum model length is {held}. Try increasing `gpu_memory_utilization` or "
+        "decreasing `max_model_len` when initializing the engine."
+    )
 
 
 if __name__ == "__main__":

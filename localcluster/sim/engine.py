@@ -8,35 +8,12 @@ by itself: queues, time to first token, inter-token latency, KV use, preemptions
 
 from __future__ import annotations
 
-import bisect
 from collections import deque
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from localcluster.sim.figures import Figures, Histogram, Rejection
 
-# Bucket bounds of vLLM 0.28 to 0.33, in seconds (v1/metrics/loggers.py; buckets.py from 0.32).
-TTFT_BOUNDS = (
-    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
-    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
-)
-TOKEN_BOUNDS = (
-    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
-    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
-)
-REQUEST_BOUNDS = (
-    *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
-    *(120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
-)
-
-
-class Rejection(StrEnum):
-    """Why a request is not let in: the `reason` label of the counter that 0.32 has for it."""
-
-    REQUESTS = "max_num_queued_reqs"
-    TOKENS = "max_num_queued_tokens"
+__all__ = ["Engine", "Figures", "Histogram", "Limits", "Rejection", "Request", "Speed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +36,11 @@ class Limits:
     kv_blocks: int = 8192
     block_size: int = 16
 
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens that the KV cache holds: no request can be longer."""
+        return self.kv_blocks * self.block_size
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
@@ -75,83 +57,56 @@ class Speed:
     prefill_tokens_per_second: float = 20_000.0
 
 
-@dataclass(slots=True)
-class Histogram:
-    """A Prometheus histogram."""
-
-    bounds: Sequence[float]
-    counts: list[int] = field(default_factory=list)
-    total: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
-
-    def add(self, value: float, times: int = 1) -> None:
-        """Count an observation."""
-        self.counts[bisect.bisect_left(self.bounds, value)] += times
-        self.total += value * times
-
-
-@dataclass(slots=True)
-class Figures:
-    """Everything that the engine counts, on its own clock."""
-
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    preemptions: int = 0
-    finished: int = 0
-    aborted: int = 0
-    iterations: int = 0
-    iteration_tokens: int = 0
-    rejections: dict[Rejection, int] = field(default_factory=lambda: dict.fromkeys(Rejection, 0))
-    ttft: Histogram = field(default_factory=lambda: Histogram(TTFT_BOUNDS))
-    itl: Histogram = field(default_factory=lambda: Histogram(TOKEN_BOUNDS))
-    tpot: Histogram = field(default_factory=lambda: Histogram(TOKEN_BOUNDS))
-    e2e: Histogram = field(default_factory=lambda: Histogram(REQUEST_BOUNDS))
-    queue: Histogram = field(default_factory=lambda: Histogram(REQUEST_BOUNDS))
-    inference: Histogram = field(default_factory=lambda: Histogram(REQUEST_BOUNDS))
-    prefill: Histogram = field(default_factory=lambda: Histogram(REQUEST_BOUNDS))
-    decode: Histogram = field(default_factory=lambda: Histogram(REQUEST_BOUNDS))
-
-
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request in the engine. Times are the engine's."""
+    """One request in the engine. Times are the engine's.
+
+    Attributes:
+        prompt_tokens: Tokens of the prompt.
+        output_tokens: Tokens that will be generated.
+        arrived: When it was let in.
+        computed: Tokens whose keys and values are in the cache.
+        missing: Tokens to compute before the next one can be generated.
+        generated: Tokens generated so far.
+        blocks: Blocks of the cache that it has.
+        running: Whether it is in the batch.
+        done: Whether nothing more comes: finished, failed or aborted.
+        preemptions: How often it lost its blocks.
+        scheduled_at: When it was first put into the batch.
+        first_token_at: When its first token came.
+        last_token_at: When its newest token came.
+    """
 
     prompt_tokens: int
     output_tokens: int
     arrived: float
+    missing: int
     computed: int = 0
-    """Tokens whose keys and values are in the cache."""
     generated: int = 0
     blocks: int = 0
-    scheduled_at: float | None = None
+    running: bool = False
+    done: bool = False
+    preemptions: int = 0
+    scheduled_at: float = 0.0
     first_token_at: float | None = None
     last_token_at: float = 0.0
-    preemptions: int = 0
-
-    @property
-    def to_compute(self) -> int:
-        """Tokens that have to be in the cache before the next one can be generated."""
-        return self.prompt_tokens + self.generated
 
     @property
     def prefilling(self) -> bool:
         """Whether more than the newest token is missing from the cache."""
-        return self.computed < self.to_compute - (1 if self.generated else 0)
+        return self.missing > (1 if self.generated else 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """A token that was generated; the request's last one if `last`."""
+class _Step:
+    """The step under way: when it ends, and the tokens that it computes for each request."""
 
-    at: float
-    request: Request
-    last: bool
+    end: float
+    batch: list[tuple[Request, int]]
 
 
 class Engine:
-    """The model. `submit` requests, then `advance` to a later time."""
+    """The model. `admit` requests, `advance` to a later time, read `figures`."""
 
     def __init__(self, limits: Limits, speed: Speed, now: float = 0.0) -> None:
         self.limits = limits
@@ -161,7 +116,8 @@ class Engine:
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self._free = limits.kv_blocks
-        self._step: tuple[float, list[tuple[Request, int]]] | None = None
+        self._backlog = 0
+        self._step: _Step | None = None
 
     @property
     def kv_usage(self) -> float:
@@ -174,82 +130,99 @@ class Engine:
         """Whether nothing is to be computed."""
         return not self.waiting and not self.running
 
+    @property
+    def step_end(self) -> float:
+        """When the step under way ends: nothing happens before, but for what is admitted."""
+        return self.now if self._step is None else self._step.end
+
     def admit(self, prompt_tokens: int, output_tokens: int) -> Request | Rejection:
         """Let a request in at the present time, or say why not.
 
         As vLLM's check_admission (v1/engine/async_llm.py 0.29:289): the limit on requests counts
         running ones too, the one on tokens counts prompts that are not prefilled yet.
+
+        Raises:
+            ValueError: The request has no tokens, or is longer than the KV cache.
         """
         limits = self.limits
+        if prompt_tokens < 1 or output_tokens < 1:
+            raise ValueError(
+                f"a request has at least 1 prompt and 1 output token, not {prompt_tokens} and "
+                f"{output_tokens}"
+            )
+        if prompt_tokens + output_tokens > limits.kv_tokens:
+            raise ValueError(
+                f"a request of {prompt_tokens} + {output_tokens} tokens is longer than the KV "
+                f"cache, which holds {limits.kv_tokens}"
+            )
         inside = len(self.waiting) + len(self.running)
         if limits.max_num_queued_reqs is not None and inside + 1 > limits.max_num_queued_reqs:
             return self._reject(Rejection.REQUESTS)
-        if limits.max_num_queued_tokens is not None:
-            backlog = sum(r.prompt_tokens for r in self.waiting)
-            backlog += sum(r.prompt_tokens for r in self.running if r.prefilling)
-            if backlog >= limits.max_num_queued_tokens:
-                return self._reject(Rejection.TOKENS)
-        request = Request(max(1, prompt_tokens), max(1, output_tokens), self.now)
+        if limits.max_num_queued_tokens is not None and (
+            self._backlog >= limits.max_num_queued_tokens
+        ):
+            return self._reject(Rejection.TOKENS)
+        request = Request(prompt_tokens, output_tokens, self.now, missing=prompt_tokens)
+        self._backlog += prompt_tokens
         self.waiting.append(request)
         return request
 
     def abort(self, request: Request) -> None:
-        """Drop a request, as when its client has gone."""
-        if request in self.waiting:
-            self.waiting.remove(request)
-        elif request in self.running:
-            self.running.remove(request)
-            self._release(request)
-        else:
-            return
-        self.figures.aborted += 1
+        """Drop a request, as when its client has gone. One that is done stays as it is."""
+        if not request.done:
+            self._drop(request)
+            self.figures.aborted += 1
 
-    def resize(self, limits: Limits) -> None:
-        """Change the limits under way, as a fault does."""
+    def resize(self, limits: Limits) -> list[Request]:
+        """Change the limits under way, as a fault does.
+
+        Returns:
+            The requests that failed because the KV cache can never hold them now.
+        """
         self._free += limits.kv_blocks - self.limits.kv_blocks
         self.limits = limits
+        failed = [
+            r
+            for r in (*self.running, *self.waiting)
+            if r.prompt_tokens + r.output_tokens > limits.kv_tokens
+        ]
+        for request in failed:
+            self._drop(request)
+        self.figures.failed += len(failed)
+        return failed
 
-    def advance(self, to: float) -> list[Token]:
-        """Compute until `to`; give the tokens generated, in order."""
-        tokens: list[Token] = []
-        while True:
-            if self._step is None and not self._begin_step():
+    def advance(self, to: float) -> dict[Request, int]:
+        """Compute until `to`.
+
+        Returns:
+            How many tokens each request got; those that finished are `done`.
+        """
+        produced: dict[Request, int] = {}
+        while self._step is not None or self._begin_step():
+            step = self._step
+            if step is None or step.end > to:
                 break
-            if self._step is None or self._step[0] > to:
-                break
-            end, batch = self._step
             self._step = None
-            self.now = end
-            tokens.extend(self._end_step(batch))
+            self.now = step.end
+            self._end_step(step.batch, produced)
+            self._repeat(to, produced)
         self.now = max(self.now, to)
-        return tokens
+        return produced
 
     def _begin_step(self) -> bool:
         """Choose the batch of the next step; False where there is nothing to compute."""
         budget = self.limits.max_num_batched_tokens
-        batch: list[tuple[Request, int]] = []
+        chosen: list[tuple[Request, int]] = []
+        preemptions = self.figures.preemptions
         for request in list(self.running):
-            if request not in self.running:
-                continue
-            count = min(budget, request.to_compute - request.computed)
-            if count <= 0 or not self._reserve(request, count):
-                continue
-            batch.append((request, count))
-            budget -= count
-        batch = [(r, n) for r, n in batch if r in self.running]
-        while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
-            request = self.waiting[0]
-            count = min(budget, request.to_compute - request.computed)
-            if not self._fits(request, count):
-                break
-            self.waiting.popleft()
-            self._take(request, count)
-            if request.scheduled_at is None:
-                request.scheduled_at = self.now
-                self.figures.queue.add(self.now - request.arrived)
-            self.running.append(request)
-            batch.append((request, count))
-            budget -= count
+            count = min(budget, request.missing)
+            if count > 0 and request.running and self._reserve(request, count):
+                chosen.append((request, count))
+                budget -= count
+        batch = [(r, n) for r, n in chosen if r.running]
+        # As vLLM: a step that had to preempt lets nobody in.
+        if self.figures.preemptions == preemptions:
+            self._let_in(batch, budget)
         if not batch:
             return False
         speed = self.speed
@@ -259,57 +232,130 @@ class Engine:
             + speed.sequence_seconds * len(batch)
             + prefill / speed.prefill_tokens_per_second
         )
-        self._step = (self.now + duration, batch)
+        self._step = _Step(self.now + duration, batch)
         return True
 
-    def _end_step(self, batch: list[tuple[Request, int]]) -> list[Token]:
-        figures = self.figures
-        figures.iterations += 1
-        tokens: list[Token] = []
-        for request, count in batch:
-            if request not in self.running:
-                continue
-            figures.iteration_tokens += count
-            request.computed += count
-            if request.computed < request.to_compute:
-                continue
-            tokens.append(self._generate(request))
-        return tokens
+    def _let_in(self, batch: list[tuple[Request, int]], budget: int) -> None:
+        """Put waiting requests into the batch, first come first served."""
+        while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
+            request = self.waiting[0]
+            count = min(budget, request.missing)
+            if not self._fits(request, count):
+                return
+            self.waiting.popleft()
+            self._take(request, count)
+            if not request.preemptions:
+                request.scheduled_at = self.now
+            request.running = True
+            self.running.append(request)
+            batch.append((request, count))
+            budget -= count
 
-    def _generate(self, request: Request) -> Token:
-        figures = self.figures
-        if request.first_token_at is None:
-            request.first_token_at = self.now
-            figures.ttft.add(self.now - request.arrived)
-            figures.prompt_tokens += request.prompt_tokens
-        else:
-            figures.itl.add(self.now - request.last_token_at)
-        request.last_token_at = self.now
-        request.generated += 1
-        figures.generation_tokens += 1
-        last = request.generated >= request.output_tokens
-        if last:
-            self._finish(request)
-        return Token(self.now, request, last)
+    def _end_step(self, batch: list[tuple[Request, int]], produced: dict[Request, int]) -> None:
+        figures, tokens = self.figures, 0
+        # Tokens by the time of the one before: most of a step's requests share it.
+        gaps: dict[float, int] = {}
+        for request, count in batch:
+            if not request.running:
+                continue
+            request.computed += count
+            request.missing -= count
+            if request.missing:
+                continue
+            produced[request] = produced.get(request, 0) + 1
+            tokens += 1
+            if request.first_token_at is None:
+                tokens += request.prompt_tokens
+                self._begin_output(request)
+            else:
+                gaps[request.last_token_at] = gaps.get(request.last_token_at, 0) + 1
+            request.last_token_at = self.now
+            request.generated += 1
+            request.missing = 1
+            figures.generation_tokens += 1
+            if request.generated >= request.output_tokens:
+                self._finish(request)
+        for before, times in gaps.items():
+            figures.itl.add(self.now - before, times)
+        if tokens:
+            figures.iterations.add(tokens)
+
+    def _repeat(self, to: float, produced: dict[Request, int]) -> None:
+        """Take at once the steps that are all alike: the same requests, one token for each.
+
+        It changes nothing but the time that the model takes: a long output would cost a step of
+        the interpreter for each of its tokens.
+        """
+        running, figures = self.running, self.figures
+        number = len(running)
+        if not running or not self._closed():
+            return
+        duration = self.speed.step_seconds + self.speed.sequence_seconds * number
+        steps = min(r.output_tokens - r.generated for r in running) - 1
+        steps = min(steps, int((to - self.now) / duration)) if duration > 0 else steps
+        if steps < 2 or any(r.missing != 1 or r.last_token_at != self.now for r in running):
+            return
+        if sum(self._needed(r, steps) for r in running) > self._free:
+            return
+        self.now += steps * duration
+        for request in running:
+            self._take(request, steps)
+            request.computed += steps
+            request.generated += steps
+            request.last_token_at = self.now
+            produced[request] = produced.get(request, 0) + steps
+        figures.itl.add(duration, steps * number)
+        figures.iterations.add(number, steps)
+        figures.generation_tokens += steps * number
+
+    def _closed(self) -> bool:
+        """Whether no waiting request can come in as long as none of the running ones goes."""
+        room = self.limits.max_num_batched_tokens - len(self.running)
+        if room < 0:
+            return False
+        if not self.waiting or room == 0 or len(self.running) >= self.limits.max_num_seqs:
+            return True
+        head = self.waiting[0]
+        return not self._fits(head, min(room, head.missing))
+
+    def _begin_output(self, request: Request) -> None:
+        request.first_token_at = self.now
+        self.figures.ttft.add(self.now - request.arrived)
+        self.figures.prompt_tokens += request.prompt_tokens
+        self._backlog -= request.prompt_tokens
 
     def _finish(self, request: Request) -> None:
-        self.running.remove(request)
-        self._release(request)
+        first = self.now if request.first_token_at is None else request.first_token_at
+        self._drop(request)
         figures = self.figures
-        first = request.first_token_at or self.now
-        scheduled = request.scheduled_at or request.arrived
         figures.finished += 1
         figures.e2e.add(self.now - request.arrived)
-        figures.inference.add(self.now - scheduled)
-        figures.prefill.add(first - scheduled)
+        figures.queue.add(request.scheduled_at - request.arrived)
+        figures.inference.add(self.now - request.scheduled_at)
+        figures.prefill.add(first - request.scheduled_at)
         figures.decode.add(self.now - first)
-        if request.generated > 1:
-            figures.tpot.add((self.now - first) / (request.generated - 1))
+        # vLLM counts 0 for a request of one token.
+        figures.tpot.add((self.now - first) / max(1, request.generated - 1))
+        figures.prompt_lengths.add(request.prompt_tokens)
+        figures.output_lengths.add(request.generated)
+        figures.preemptions_per_request.add(request.preemptions)
+
+    def _drop(self, request: Request) -> None:
+        if request.running:
+            self.running.remove(request)
+            self._release(request)
+        else:
+            self.waiting.remove(request)
+        if request.first_token_at is None:
+            self._backlog -= request.prompt_tokens
+        request.running = False
+        request.done = True
 
     def _needed(self, request: Request, count: int) -> int:
         """Blocks that a request lacks for so many more tokens."""
         size = self.limits.block_size
-        return max(0, -(-(request.computed + count) // size) - request.blocks)
+        lacking = request.computed + count - request.blocks * size
+        return -(-lacking // size) if lacking > 0 else 0
 
     def _fits(self, request: Request, count: int) -> bool:
         return self._needed(request, count) <= self._free
@@ -321,19 +367,23 @@ class Engine:
 
     def _reserve(self, request: Request, count: int) -> bool:
         """Get blocks for a running request; the newest ones lose theirs if there are none."""
-        while not self._fits(request, count):
+        needed = self._needed(request, count)
+        while needed > self._free:
             victim = self.running[-1]
             self._preempt(victim)
             if victim is request:
                 return False
-        self._take(request, count)
+        self._free -= needed
+        request.blocks += needed
         return True
 
     def _preempt(self, request: Request) -> None:
         """Put a request back to the head of the queue; it is computed again from the start."""
         self.running.remove(request)
         self._release(request)
+        request.running = False
         request.computed = 0
+        request.missing = request.prompt_tokens + request.generated
         request.preemptions += 1
         self.figures.preemptions += 1
         self.waiting.appendleft(request)

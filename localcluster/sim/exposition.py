@@ -8,69 +8,86 @@ not use it.
 from __future__ import annotations
 
 import json
-import time
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from localcluster.sim import process, wire
+from localcluster.sim.figures import Histogram
 from localcluster.sim.versions import at_least
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from localcluster.sim.engine import Engine, Histogram
+    from localcluster.sim.engine import Engine
+    from localcluster.sim.figures import Figures
+    from localcluster.sim.httpfigures import HttpFigures
 
-Labels = dict[str, str]
+_Value = float | dict[str, float]
+
+# Their buckets end at --max-model-len.
+_LENGTHS = frozenset(
+    {
+        "vllm:request_prompt_tokens",
+        "vllm:request_generation_tokens",
+        "vllm:request_max_num_generation_tokens",
+        "vllm:request_params_max_tokens",
+        "vllm:request_prefill_kv_computed_tokens",
+    }
+)
 
 
-class HttpFigures:
-    """What the HTTP server counts: `http_requests_total`, by handler, method and status group."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What `/metrics` is about.
 
-    def __init__(self) -> None:
-        self.requests: dict[tuple[str, str, str], int] = {}
-
-    def add(self, handler: str, method: str, status: int) -> None:
-        """Count an answer."""
-        key = (handler, method, f"{status // 100}xx")
-        self.requests[key] = self.requests.get(key, 0) + 1
-
-
-def render(version: str, model: str, engine: Engine, http: HttpFigures, started_at: float) -> str:
-    """Give the text of `/metrics`.
-
-    Args:
+    Attributes:
         version: The version that is played.
         model: First served name: the label `model_name`.
+        max_model_len: Most tokens of one request.
         engine: Whose figures.
         http: The HTTP server's figures.
         started_at: When the process started, seconds since the epoch.
     """
-    lines: list[str] = []
-    _process(lines, started_at)
-    values = _values(engine)
-    histograms = _histograms(engine)
-    for family in families(version):
-        _family(lines, family, model, values, histograms, engine, started_at)
-    _http(lines, http, started_at)
+
+    version: str
+    model: str
+    max_model_len: int
+    engine: Engine
+    http: HttpFigures
+    started_at: float
+
+
+def render(source: Source) -> str:
+    """Give the text of `/metrics`."""
+    lines = process.lines(source.started_at)
+    values = _values(source.engine)
+    histograms = _histograms(source.engine.figures)
+    for family in families(source.version):
+        if family["type"] == "histogram":
+            lines += _histogram(family, source, histograms[family["name"]])
+        else:
+            lines += _family(family, source, values.get(family["name"], 0.0))
+    lines += source.http.lines()
     return "\n".join(lines) + "\n"
 
 
 @cache
 def families(version: str) -> tuple[dict[str, Any], ...]:
     """Give the metric families of a version."""
-    data = json.loads((Path(__file__).parent / "families.json").read_text())
+    path = Path(__file__).parent / "families.json"
     found = []
-    for family in data:
+    for family in json.loads(path.read_text(encoding="utf-8")):
         since = family.get("since")
         if since is not None and not at_least(version, since):
             continue
-        if not at_least(version, "0.32.0") and "labels_before_032" in family:
-            family = {**family, "labels": family["labels_before_032"]}  # noqa: PLW2901
-        found.append(family)
+        older = None if at_least(version, "0.32.0") else family.get("labels_before_032")
+        found.append(family if older is None else {**family, "labels": older})
     return tuple(found)
 
 
-def _values(engine: Engine) -> dict[str, float | Mapping[str, float]]:
+def _values(engine: Engine) -> dict[str, _Value]:
     """Values by family; by the value of its own label where it has one."""
     figures = engine.figures
     return {
@@ -85,7 +102,7 @@ def _values(engine: Engine) -> dict[str, float | Mapping[str, float]]:
         "vllm:prompt_tokens_by_source_total": {"local_compute": figures.prompt_tokens},
         "vllm:generation_tokens_total": figures.generation_tokens,
         # vLLM does not count a client that goes away as `abort` (seen on 0.32).
-        "vllm:request_success_total": {"length": figures.finished},
+        "vllm:request_success_total": {"length": figures.finished, "error": figures.failed},
         "vllm:admission_rejections_total": {
             str(reason): count for reason, count in figures.rejections.items()
         },
@@ -93,8 +110,10 @@ def _values(engine: Engine) -> dict[str, float | Mapping[str, float]]:
     }
 
 
-def _histograms(engine: Engine) -> dict[str, Histogram]:
-    figures = engine.figures
+def _histograms(figures: Figures) -> dict[str, Histogram]:
+    """Histograms by family. Every request asks for one output of the length that it gets."""
+    ones = Histogram((1.0, 2.0, 5.0, 10.0, 20.0))
+    ones.add(1.0, figures.finished)
     return {
         "vllm:time_to_first_token_seconds": figures.ttft,
         "vllm:inter_token_latency_seconds": figures.itl,
@@ -104,92 +123,62 @@ def _histograms(engine: Engine) -> dict[str, Histogram]:
         "vllm:request_inference_time_seconds": figures.inference,
         "vllm:request_prefill_time_seconds": figures.prefill,
         "vllm:request_decode_time_seconds": figures.decode,
+        "vllm:request_prompt_tokens": figures.prompt_lengths,
+        "vllm:request_prefill_kv_computed_tokens": figures.prompt_lengths,
+        "vllm:request_generation_tokens": figures.output_lengths,
+        "vllm:request_max_num_generation_tokens": figures.output_lengths,
+        "vllm:request_params_max_tokens": figures.output_lengths,
+        "vllm:request_params_n": ones,
+        "vllm:iteration_tokens_total": figures.iterations,
+        "vllm:request_num_preemptions": figures.preemptions_per_request,
     }
 
 
-def _family(  # noqa: PLR0913, PLR0917 - what a family is made of
-    lines: list[str],
-    family: dict[str, Any],
-    model: str,
-    values: Mapping[str, float | Mapping[str, float]],
-    histograms: Mapping[str, Histogram],
-    engine: Engine,
-    started_at: float,
-) -> None:
-    name, kind = family["name"], family["type"]
-    lines += [f"# HELP {name} {name}", f"# TYPE {name} {kind}"]
-    labelled = [_labels(family, own, model, engine) for own in family["labels"]]
-    if kind == "histogram":
-        for labels in labelled:
-            _histogram(lines, family, labels, histograms.get(name))
-    else:
-        value = values.get(name, 0)
-        for own, labels in zip(family["labels"], labelled, strict=True):
-            found = value if isinstance(value, int | float) else value.get(_only(own), 0)
-            lines.append(f"{name}{_braces(labels)} {float(found)}")
-    if kind in ("counter", "histogram"):
-        created = f"{name.removesuffix('_total')}_created"
-        lines += [f"# HELP {created} {name}", f"# TYPE {created} gauge"]
-        lines += [f"{created}{_braces(labels)} {started_at!r}" for labels in labelled]
-
-
-def _labels(family: dict[str, Any], own: Labels, model: str, engine: Engine) -> Labels:
-    labels = dict(own)
-    if family["engine"]:
-        labels["engine"] = "0"
-    if family["model"]:
-        labels["model_name"] = model
-    if family["name"] == "vllm:cache_config_info":
-        limits = engine.limits
-        labels["block_size"] = str(limits.block_size)
-        labels["num_gpu_blocks"] = str(limits.kv_blocks)
-        labels["kv_cache_size_tokens"] = str(limits.kv_blocks * limits.block_size)
-    return labels
-
-
-def _histogram(
-    lines: list[str], family: dict[str, Any], labels: Labels, histogram: Histogram | None
-) -> None:
+def _family(family: dict[str, Any], source: Source, value: _Value) -> list[str]:
     name = family["name"]
-    bounds = [*family["bounds"], "+Inf"]
-    counts = [0] * len(bounds) if histogram is None else histogram.counts
-    running = 0
-    for bound, count in zip(bounds, counts, strict=True):
-        running += count
-        lines.append(f"{name}_bucket{_braces({**labels, 'le': bound})} {float(running)}")
-    total = 0.0 if histogram is None else histogram.total
-    lines.append(f"{name}_count{_braces(labels)} {float(running)}")
-    lines.append(f"{name}_sum{_braces(labels)} {total!r}")
+    lines = wire.head(name, family["type"], _help(name))
+    series = _series(family, source)
+    for own, labels in zip(family["labels"], series, strict=True):
+        found = value.get(next(iter(own.values())), 0) if isinstance(value, dict) else value
+        lines.append(f"{name}{wire.braces(labels)} {wire.number(found)}")
+    if family["type"] == "counter":
+        name = name.removesuffix("_total")
+        lines += wire.created(name, _help(name), series, source.started_at)
+    return lines
 
 
-def _http(lines: list[str], http: HttpFigures, started_at: float) -> None:
-    name = "http_requests"
-    labelled = [
-        (_braces({"handler": handler, "method": method, "status": status}), count)
-        for (handler, method, status), count in http.requests.items()
-    ]
-    lines += [f"# HELP {name}_total Total number of requests.", f"# TYPE {name}_total counter"]
-    lines += [f"{name}_total{labels} {float(count)}" for labels, count in labelled]
-    lines += [f"# HELP {name}_created Total.", f"# TYPE {name}_created gauge"]
-    lines += [f"{name}_created{labels} {started_at!r}" for labels, _ in labelled]
+def _histogram(family: dict[str, Any], source: Source, histogram: Histogram) -> list[str]:
+    name = family["name"]
+    longest = source.max_model_len if name in _LENGTHS else float("inf")
+    bounds = [bound for bound in histogram.bounds if bound <= longest]
+    lines = wire.head(name, "histogram", _help(name))
+    series = _series(family, source)
+    for labels in series:
+        lines += wire.histogram(name, labels, bounds, histogram.counts, histogram.total)
+    return lines + wire.created(name, _help(name), series, source.started_at)
 
 
-def _process(lines: list[str], started_at: float) -> None:
-    for name, kind, value in (
-        ("process_resident_memory_bytes", "gauge", 1.09e9),
-        ("process_start_time_seconds", "gauge", started_at),
-        ("process_cpu_seconds_total", "counter", time.process_time()),
-    ):
-        lines += [f"# HELP {name} {name}", f"# TYPE {name} {kind}", f"{name} {value!r}"]
+def _series(family: dict[str, Any], source: Source) -> list[dict[str, str]]:
+    """Give the labels of each series of a family."""
+    common: dict[str, str] = {}
+    if family["engine"]:
+        common["engine"] = "0"
+    if family["model"]:
+        common["model_name"] = source.model
+    if family["name"] == "vllm:cache_config_info":
+        common |= _cache_config(source)
+    return [{**own, **common} for own in family["labels"]]
 
 
-def _only(own: Labels) -> str:
-    return next(iter(own.values()), "")
+def _cache_config(source: Source) -> Mapping[str, str]:
+    limits = source.engine.limits
+    return {
+        "block_size": str(limits.block_size),
+        "num_gpu_blocks": str(limits.kv_blocks),
+        "kv_cache_size_tokens": str(limits.kv_tokens),
+        "kv_cache_max_concurrency": str(limits.kv_tokens / source.max_model_len),
+    }
 
 
-def _braces(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(_pairs(labels)) + "}" if labels else ""
-
-
-def _pairs(labels: Mapping[str, str]) -> Iterable[str]:
-    return (f'{key}="{value}"' for key, value in sorted(labels.items()))
+def _help(name: str) -> str:
+    return name.removeprefix("vllm:").replace("_", " ").capitalize() + "."

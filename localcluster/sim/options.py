@@ -11,78 +11,111 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from localcluster.sim.versions import at_least
+
+_SHORT = {
+    "-tp": "--tensor-parallel-size",
+    "-pp": "--pipeline-parallel-size",
+    "-dp": "--data-parallel-size",
+    "-cc": "--compilation-config",
+    "-sc": "--speculative-config",
+    "-q": "--quantization",
+}
+_NUMBERS = frozenset(
+    {
+        "block-size",
+        "max-model-len",
+        "max-num-batched-tokens",
+        "max-num-queued-reqs",
+        "max-num-queued-tokens",
+        "max-num-seqs",
+        "num-gpu-blocks-override",
+        "pipeline-parallel-size",
+        "port",
+        "prefill-context-parallel-size",
+        "shutdown-timeout",
+        "tensor-parallel-size",
+    }
+)
+_OBJECTS = frozenset({"compilation-config", "speculative-config"})
+# Flags that take several words; of the others the simulator reads none.
+_LISTS = frozenset({"api-key", "served-model-name"})
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The flags that the simulator acts on; all others are accepted and have no effect."""
+    """A command line. Flags that the simulator does not act on are accepted, with no effect."""
 
-    model: str
-    host: str
-    port: int
-    served_names: tuple[str, ...]
-    values: dict[str, str]
+    flags: dict[str, list[str]]
+
+    @property
+    def model(self) -> str:
+        """The model to serve."""
+        return self.text("model", "Qwen/Qwen3-0.6B")
+
+    @property
+    def served_names(self) -> list[str]:
+        """Names by which clients ask for the model."""
+        return self.flags.get("served-model-name") or [self.model]
+
+    def has(self, flag: str) -> bool:
+        """Tell whether a flag was given."""
+        return flag in self.flags
+
+    def text(self, flag: str, default: str) -> str:
+        """Read a flag."""
+        return self.flags[flag][-1] if self.flags.get(flag) else default
 
     def number(self, flag: str) -> int | None:
         """Read a flag as a whole number; None where it was not given."""
-        text = self.values.get(flag)
-        return None if text is None else int(text)
+        return int(self.flags[flag][-1]) if flag in self.flags else None
+
+    def config(self, flag: str) -> dict[str, Any]:
+        """Read a flag that takes a JSON object."""
+        found: dict[str, Any] = json.loads(self.text(flag, "{}"))
+        return found
 
 
 def parse(version: str, arguments: list[str]) -> Options:
     """Read a command line as vLLM's parser does; ends the process where that does.
 
-    A flag may be written with `-` or `_`, with its value after `=` or as the next word, and
-    shortened as long as no other flag begins that way.
+    A flag may be written with `-` or `_`, with its value after `=` or as the next word, shortened
+    as long as no other flag begins that way, and as `--flag.key value` where it takes an object.
     """
-    words = [w for w in arguments if w != "serve"]
+    words = arguments[1:] if arguments[:1] == ["serve"] else list(arguments)
     positional: list[str] = []
-    values: dict[str, str] = {}
-    repeated: dict[str, list[str]] = {}
+    flags: dict[str, list[str]] = {}
     while words:
         word = words.pop(0)
-        if not word.startswith("--"):
+        if not _is_flag(word):
             positional.append(word)
             continue
-        name, equals, value = word[2:].partition("=")
-        flag = _resolve(version, name.replace("_", "-"), word)
-        if not equals and flag in known(version)["valued"] and words and words[0][:2] != "--":
-            value = words.pop(0)
-            while flag in ("served-model-name",) and words and words[0][:1] != "-":
-                repeated.setdefault(flag, []).append(words.pop(0))
-        values[flag] = value
-    model = values.get("model") or (positional[0] if positional else "Qwen/Qwen3-0.6B")
-    names = values.get("served-model-name")
-    served = (names, *repeated.get("served-model-name", [])) if names else (model,)
-    try:
-        port = int(values.get("port", "8000"))
-        for flag in _NUMBERS & values.keys():
-            int(values[flag])
-    except ValueError as error:
-        _usage(f"argument: invalid int value: {error}")
-    return Options(model, values.get("host", "0.0.0.0"), port, served, values)  # noqa: S104 - as vLLM
-
-
-_NUMBERS = frozenset(
-    {
-        "max-num-seqs",
-        "max-num-batched-tokens",
-        "max-num-queued-reqs",
-        "max-num-queued-tokens",
-        "max-model-len",
-        "shutdown-timeout",
-        "num-gpu-blocks-override",
-    }
-)
+        head, equals, value = word.partition("=")
+        dashed, _, key = head.partition(".")
+        flag = _resolve(version, _SHORT.get(dashed, dashed), word)
+        if flag in known(version)["bare"]:
+            if equals:
+                _usage(f"argument --{flag}: ignored explicit argument {value!r}")
+            given = []
+        else:
+            given = [value] if equals else _values(flag, words)
+        if key:
+            given = [_with_key(flags.get(flag), key, given[0])]
+        flags[flag] = given
+    if positional:
+        flags.setdefault("model", positional[:1])
+    if positional[1:]:
+        _usage(f"unrecognized arguments: {' '.join(positional[1:])}")
+    _check(flags)
+    return Options(flags)
 
 
 @cache
 def known(version: str) -> dict[str, frozenset[str]]:
     """Give the flags of a version: those that take a value, and those that do not."""
-    data = json.loads((Path(__file__).parent / "flags.json").read_text())
+    data = json.loads((Path(__file__).parent / "flags.json").read_text(encoding="utf-8"))
 
     def has(flag: str) -> bool:
         since, until = data["since"].get(flag), data["until"].get(flag)
@@ -93,18 +126,57 @@ def known(version: str) -> dict[str, frozenset[str]]:
     return {kind: frozenset(f for f in data[kind] if has(f)) for kind in ("bare", "valued")}
 
 
-def _resolve(version: str, name: str, word: str) -> str:
+def _is_flag(word: str) -> bool:
+    return word.startswith("--") or word.partition(".")[0].partition("=")[0] in _SHORT
+
+
+def _values(flag: str, words: list[str]) -> list[str]:
+    """Take a flag's values from the front of the words that follow it."""
+    given: list[str] = []
+    while words and not _is_flag(words[0]) and (not given or flag in _LISTS):
+        given.append(words.pop(0))
+    if not given:
+        _usage(f"argument --{flag}: expected one argument")
+    return given
+
+
+def _resolve(version: str, dashed: str, word: str) -> str:
     flags = known(version)["bare"] | known(version)["valued"]
-    head = name.partition(".")[0]
-    if head in flags:
-        return head
-    longer = sorted(flag for flag in flags if flag.startswith(head))
-    if len(longer) == 1:
-        return longer[0]
-    if longer:
+    name = dashed.removeprefix("--").replace("_", "-")
+    if name in flags:
+        return name
+    longer = sorted(flag for flag in flags if flag.startswith(name))
+    if not longer:
+        _usage(f"unrecognized arguments: {word}")
+    if len(longer) > 1:
         options = ", ".join(f"--{flag}" for flag in longer)
-        _usage(f"ambiguous option: --{head} could match {options}")
-    _usage(f"unrecognized arguments: {word}")
+        _usage(f"ambiguous option: --{name} could match {options}")
+    return longer[0]
+
+
+def _with_key(before: list[str] | None, key: str, text: str) -> str:
+    """Set one key of an object: `--speculative-config.method ngram`."""
+    found = json.loads(before[0]) if before else {}
+    try:
+        found[key] = json.loads(text)
+    except json.JSONDecodeError:
+        found[key] = text
+    return json.dumps(found)
+
+
+def _check(flags: dict[str, list[str]]) -> None:
+    for flag in sorted(_NUMBERS & flags.keys()):
+        try:
+            int(flags[flag][-1])
+        except ValueError:
+            _usage(f"argument --{flag}: invalid int value: {flags[flag][-1]!r}")
+    for flag in sorted(_OBJECTS & flags.keys()):
+        try:
+            valid = isinstance(json.loads(flags[flag][-1]), dict)
+        except json.JSONDecodeError:
+            valid = False
+        if not valid:
+            _usage(f"argument --{flag}: invalid loads value: {flags[flag][-1]!r}")
 
 
 def _usage(message: str) -> NoReturn:

@@ -1,15 +1,14 @@
 """Which model runner a version of vLLM chooses: its own rules, in its own order.
 
-Source: VllmConfig.use_v2_model_runner (config/vllm.py 0.28:615, 0.29:645, 0.32:703, 0.33:731) and
-the lists beside it.
+Source: VllmConfig.use_v2_model_runner (config/vllm.py 0.28:615, 0.29:645, 0.32:703, 0.33:731).
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from localcluster.sim import features
 from localcluster.sim.versions import at_least
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from localcluster.sim.options import Options
 
-# Architectures that 0.28 puts on V2 although they are mixtures of experts (config/vllm.py 0.28:69).
+# Architectures that 0.28 puts on V2 whatever they are (config/vllm.py 0.28:69).
 _V2_IN_028 = frozenset(
     {
         "DeepseekV2ForCausalLM",
@@ -30,16 +29,40 @@ _V2_IN_028 = frozenset(
         "Qwen2MoeForCausalLM",
     }
 )
+# Mixtures of experts, hybrids and models without attention whose name does not say it. Some of
+# the architectures that people run; a real server finds it out from the model's configuration.
+_V1_IN_028 = frozenset(
+    {
+        "BambaForCausalLM",
+        "DbrxForCausalLM",
+        "DeepseekV3ForCausalLM",
+        "DeepseekV32ForCausalLM",
+        "FalconH1ForCausalLM",
+        "GptOssForCausalLM",
+        "JambaForCausalLM",
+        "Llama4ForConditionalGeneration",
+        "Mamba2ForCausalLM",
+        "MambaForCausalLM",
+        "MiniMaxM2ForCausalLM",
+        "MixtralForCausalLM",
+        "NemotronHForCausalLM",
+        "Qwen3NextForCausalLM",
+        "Zamba2ForCausalLM",
+    }
+)
 _ROCM_V1_IN_029 = frozenset({"DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM"})
-_DRAFTING_ON_V2 = frozenset({"eagle", "eagle3", "mtp", "dflash", "dspark", "extract_hidden_states"})
-_DRAFTING_NOT_ON_V2 = {
-    "0.32.0": frozenset({"suffix", "medusa", "mlp_speculator", "custom_class"}),
-    "0.33.0": frozenset({"suffix", "custom_class"}),
-}
 
 
 class StartError(Exception):
-    """vLLM does not start with this configuration; the text is its own."""
+    """vLLM does not start with this configuration; the text is its own.
+
+    Attributes:
+        in_worker: It is the worker that finds out, not the API server.
+    """
+
+    def __init__(self, text: str, *, in_worker: bool = False) -> None:
+        super().__init__(text)
+        self.in_worker = in_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,34 +73,50 @@ class Choice:
     warning: str | None = None
 
 
-def choose(version: str, options: Options, env: Mapping[str, str]) -> Choice:
+def choose(version: str, options: Options, architecture: str, env: Mapping[str, str]) -> Choice:
     """Choose the runner.
 
     Args:
         version: The version that is played.
         options: Its command line.
-        env: Environment: vLLM's own VLLM_USE_V2_MODEL_RUNNER, and SIM_ARCHITECTURE, SIM_TRITON=0,
-            SIM_ROCM=1 for what a real server finds out about its model and its machine.
+        architecture: Architecture of the model.
+        env: Environment: vLLM's own VLLM_USE_V2_MODEL_RUNNER, and SIM_TRITON=0 and SIM_ROCM=1 for
+            what a real server finds out about its machine.
 
     Raises:
-        StartError: A runner is forced that cannot be had.
+        StartError: The runner that is forced or chosen cannot be had.
     """
-    architecture = env.get("SIM_ARCHITECTURE", "LlamaForCausalLM")
-    forced = env.get("VLLM_USE_V2_MODEL_RUNNER")
-    triton = env.get("SIM_TRITON", "1") != "0"
-    unsupported = _unsupported(version, options)
-    if forced is not None:
-        if not _is_true(forced):
-            return Choice(v2=False)
-        if not triton:
-            raise StartError("Model Runner V2 requires Triton.")
-        if unsupported:
-            raise StartError(f"Model Runner V2 does not yet support: {', '.join(unsupported)}")
+    choice = _choose(version, options, architecture, env)
+    if choice.v2:
+        return choice
+    if at_least(version, "0.29.0"):
+        needing = features.unsupported_by_v1(version, options)
+        if needing:
+            raise StartError(f"Model Runner V1 does not support: {', '.join(needing)}")
+    elif features.prefill_context_parallel(options):
+        raise StartError(
+            "Prefill context parallelism requires Model Runner V2. Remove "
+            "VLLM_USE_V2_MODEL_RUNNER=0."
+        )
+    return choice
+
+
+def _choose(version: str, options: Options, architecture: str, env: Mapping[str, str]) -> Choice:
+    triton = env.get("SIM_TRITON") != "0"
+    if at_least(version, "0.32.0") and options.has("watermark-config"):
         return Choice(v2=True)
-    if not at_least(version, "0.29.0") and not _default_in_028(architecture):
-        return Choice(v2=False)
-    rocm = env.get("SIM_ROCM") == "1"
-    if version == "0.29.0" and rocm and architecture in _ROCM_V1_IN_029:
+    forced = env.get("VLLM_USE_V2_MODEL_RUNNER")
+    if forced is not None:
+        if _is_true(forced):
+            _check_forced(version, options, triton=triton)
+        return Choice(v2=_is_true(forced))
+    if version == "0.28.0":
+        if features.needs_v2_in_028(options):
+            _check_forced(version, options, triton=triton)
+            return Choice(v2=True)
+        if not _default_in_028(architecture, rocm=env.get("SIM_ROCM") == "1"):
+            return Choice(v2=False)
+    if version == "0.29.0" and env.get("SIM_ROCM") == "1" and architecture in _ROCM_V1_IN_029:
         return Choice(
             v2=False,
             warning="Defaulting to V1 model runner on ROCm for model architectures: "
@@ -88,6 +127,7 @@ def choose(version: str, options: Options, env: Mapping[str, str]) -> Choice:
             v2=False,
             warning="Model Runner V2 requires Triton; using the V1 model runner instead.",
         )
+    unsupported = features.unsupported_by_v2(version, options, forced=False)
     if unsupported:
         return Choice(
             v2=False,
@@ -97,36 +137,22 @@ def choose(version: str, options: Options, env: Mapping[str, str]) -> Choice:
     return Choice(v2=True)
 
 
-def _default_in_028(architecture: str) -> bool:
-    """0.28 keeps mixtures of experts and pooling models on V1, and says nothing about it."""
+def _check_forced(version: str, options: Options, *, triton: bool) -> None:
+    if not triton:
+        # From 0.33 on it is the worker that asks (v1/worker/gpu_worker.py:208).
+        raise StartError("Model Runner V2 requires Triton.", in_worker=at_least(version, "0.33.0"))
+    unsupported = features.unsupported_by_v2(version, options, forced=True)
+    if unsupported:
+        raise StartError(f"Model Runner V2 does not yet support: {', '.join(unsupported)}")
+
+
+def _default_in_028(architecture: str, *, rocm: bool) -> bool:
+    """0.28 keeps most mixtures of experts, hybrids and pooling models on V1, and says nothing."""
     if architecture in _V2_IN_028:
-        return True
-    return "Moe" not in architecture and architecture.endswith(
-        ("ForCausalLM", "ForConditionalGeneration")
-    )
-
-
-def _unsupported(version: str, options: Options) -> list[str]:
-    """Features of the command line that V2 of this version does not have, in vLLM's words."""
-    found: list[str] = []
-    config = json.loads(options.values.get("speculative-config") or "{}")
-    method = config.get("method")
-    old = not at_least(version, "0.32.0")
-    if method in ("ngram", "ngram_gpu") and old:
-        found.append("ngram/ngram_gpu speculative decoding")
-    elif (method is not None and old and method not in _DRAFTING_ON_V2) or method in _DRAFTING_NOT_ON_V2.get(version, frozenset()):
-        found.append(f"speculative method '{method}'")
-    if "enable-dbo" in options.values:
-        found.append("dual batch overlap")
-    if old and "enable-elastic-ep" in options.values:
-        found.append("elastic expert parallelism")
-    if old and "logits-processors" in options.values:
-        found.append("custom logits processors")
-    if version == "0.28.0" and "enable-prompt-embeds" in options.values:
-        found.append("prompt embeds")
-    if old and "kv-sharing-fast-prefill" in options.values:
-        found.append("KV sharing fast prefill")
-    return found
+        return not (rocm and architecture == "DeepseekV4ForCausalLM")
+    if architecture in _V1_IN_028 or "moe" in architecture.lower():
+        return False
+    return architecture.endswith(("ForCausalLM", "ForConditionalGeneration"))
 
 
 def _is_true(text: str) -> bool:
