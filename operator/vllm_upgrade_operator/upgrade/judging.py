@@ -57,12 +57,16 @@ def look(
     if not o.looked:
         return status, None
     status = _metrics_condition(o, remember(status, look_at=rfc3339(now)), now)
-    canary = _deltas(judged_pods(o, status, now))
-    if status.phase not in JUDGED or not canary:
+    if status.phase not in JUDGED:
         return status, None
+    peers = stable_pods(o)
+    canary, stable = _deltas(judged_pods(o, status, now)), _deltas(peers)
+    if not canary or (peers and not stable):
+        # Blind: what was found before stays on show, but nothing may go on because of it.
+        return status.model_copy(update={"verdict": Verdict.HOLD}), None
     judgement = judge(
         resolve_checks(o.spec.analysis.checks),
-        Look(at=now, canary=canary, stable=_deltas(stable_pods(o))),
+        Look(at=now, canary=canary, stable=stable),
         {e.name: e.value for e in status.evidence},
         o.spec.analysis.min_requests,
     )
@@ -134,6 +138,16 @@ def is_promoted(o: Observation, pod: Pod) -> bool:
 
 def unconvinced(status: VLLMUpgradeStatus) -> str:
     """Say in a clause which checks have not passed, and why."""
+    blind = next(
+        (
+            c.message
+            for c in status.conditions
+            if c.type == conditions.METRICS_AVAILABLE and c.status == "False"
+        ),
+        None,
+    )
+    if blind is not None:
+        return f"metrics are missing: {blind}"
     open_checks = [c for c in status.checks if c.verdict != Verdict.PASS]
     if not status.checks:
         return "no requests were judged on the canary"

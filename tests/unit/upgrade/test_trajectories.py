@@ -166,6 +166,19 @@ def test_inconclusive_rolls_back_at_once_where_the_spec_says_so() -> None:
     assert condition(world, "RolledBack") == ("True", "Inconclusive")
 
 
+@pytest.mark.parametrize("side", ["candidate_delta", "stable_delta"])
+def test_blindness_after_a_pass_is_no_pass(side: str) -> None:
+    world = World()
+    world.spec["strategy"]["steps"][0]["hold"] = "30s"
+    world.run_until("Canary")
+    world.run(25)
+    assert world.status.verdict == "Pass"
+    setattr(world, side, None)
+    world.run_until("Halted", limit=120)
+    assert condition(world, "Stalled") == ("True", "Inconclusive")
+    assert "Promoting" not in world.phases
+
+
 FALLBACK = RunnerEvidence(
     runner=Runner.V1, how="fallback warning", fallback_features=("custom logits processors",)
 )
