@@ -36,8 +36,8 @@ def head(name: str, kind: str, text: str) -> list[str]:
 
 
 def created(name: str, text: str, series: Sequence[Mapping[str, str]], at: float) -> list[str]:
-    """Write the gauge that tells when each series of a counter or histogram began."""
-    lines = head(f"{name}_created", "gauge", text)
+    """Write the gauge that tells when each series of a counter or histogram began, if any did."""
+    lines = head(f"{name}_created", "gauge", text) if series else []
     return lines + [f"{name}_created{braces(labels)} {number(at)}" for labels in series]
 
 
