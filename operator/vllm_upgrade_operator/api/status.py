@@ -163,6 +163,9 @@ class Progress(Model):
     ready_since: Time | None = Field(None, description="When that number last grew.")
     promoted: bool = Field(False, description="The target may have the candidate's template.")
     baked: bool = Field(False, description="The bake is over.")
+    doubt: Text | None = Field(
+        None, description="What looks broken and may still be chance; a bake does not end on it."
+    )
     halt_reason: Short | None = Field(None, description="Why it halted.")
     result_reason: Short | None = Field(None, description="Why it rolls back.")
     result_message: Text | None = Field(None, description="Why it rolls back, for a person.")

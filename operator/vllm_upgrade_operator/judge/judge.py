@@ -118,6 +118,7 @@ def _one(check: Check, look: Look, state: Evidence, min_requests: int) -> CheckR
         requests=round(state.requests),
         verdict=verdict,
         reason=f"{_phrase(check, look)} {reason}",
+        doubtful=finding.broken or finding.doubtful,
     )
 
 

@@ -52,6 +52,7 @@ class CheckResult:
         verdict: Of this check alone.
         reason: One sentence with the check's value, its limit and the number of requests.
         observe_only: The check is shown and never acted on.
+        doubtful: A limit looks broken and it may be chance: nothing good may be concluded yet.
     """
 
     name: str
@@ -63,6 +64,7 @@ class CheckResult:
     verdict: Verdict
     reason: str
     observe_only: bool = False
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,9 @@ def look(
     peers = stable_pods(o)
     canary, stable = _deltas(judged_pods(o, status, now)), _deltas(peers)
     if not canary or (peers and not stable):
-        # Blind: what was found before stays on show, but nothing may go on because of it.
-        return status.model_copy(update={"verdict": Verdict.HOLD}), None
+        # Blind: what was found before stays on show, but no step may go on because of it.
+        judged = status.phase in (Phase.CANARY, Phase.HALTED)
+        return (status.model_copy(update={"verdict": Verdict.HOLD}) if judged else status), None
     judgement = judge(
         resolve_checks(o.spec.analysis.checks),
         Look(at=now, canary=canary, stable=stable),
@@ -83,6 +84,8 @@ def look(
         for r in judgement.results
     )
     evidence = tuple(Evidence(name=n, value=v) for n, v in sorted(judgement.evidence.items()))
+    doubts = [r.reason for r in judgement.results if r.doubtful and not r.observe_only]
+    status = remember(status, doubt=doubts[0][:1024] if doubts else None)
     return (
         status.model_copy(
             update={"checks": checks, "evidence": evidence, "verdict": judgement.verdict}
@@ -110,7 +113,7 @@ def judged_pods(o: Observation, status: VLLMUpgradeStatus, now: float) -> list[P
         admitted = pod.annotations.get(ADMITTED_AT)
         if is_ready(pod) and admitted is not None and is_admitted(pod, o.traffic_keys):
             pods.append((pod, seconds(admitted)))
-    if status.phase in (Phase.PROMOTING, Phase.BAKING):
+    if status.progress.promoted:
         pods.extend((pod, since(None, pod.ready_at or now)) for pod in promoted_pods(o))
     return [
         pod

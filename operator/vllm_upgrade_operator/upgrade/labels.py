@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from vllm_upgrade_operator.api.v1alpha1 import Phase
 from vllm_upgrade_operator.upgrade.decision import LabelPod
 from vllm_upgrade_operator.upgrade.evidence import annotation
 from vllm_upgrade_operator.upgrade.judging import is_promoted
@@ -28,7 +27,7 @@ _NOT_IN_A_LABEL = re.compile(r"[^A-Za-z0-9._-]")
 def label_actions(o: Observation, status: VLLMUpgradeStatus) -> tuple[LabelPod, ...]:
     """Label every pod whose labels do not say what is known of it."""
     wanted = [(p, ROLE_CANARY) for p in (() if o.canary is None else o.canary.pods)]
-    judged = status.phase in (Phase.PROMOTING, Phase.BAKING) and not _settled(status)
+    judged = status.progress.promoted and not status.progress.baked
     for pod in () if o.target is None else o.target.pods:
         promoted = judged and is_promoted(o, pod)
         wanted.append((pod, ROLE_CANARY if promoted else ROLE_STABLE))
@@ -43,10 +42,6 @@ def unsettled_roles(o: Observation) -> list[str]:
         for p in (() if o.target is None else o.target.pods)
         if not p.terminating and p.labels.get(ROLE) != ROLE_STABLE
     ]
-
-
-def _settled(status: VLLMUpgradeStatus) -> bool:
-    return status.phase == Phase.BAKING and status.progress.baked
 
 
 def _label(pod: Pod, role: str) -> LabelPod | None:

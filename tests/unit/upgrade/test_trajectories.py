@@ -166,6 +166,25 @@ def test_inconclusive_rolls_back_at_once_where_the_spec_says_so() -> None:
     assert condition(world, "RolledBack") == ("True", "Inconclusive")
 
 
+@pytest.mark.parametrize(("heals", "end"), [(True, "Succeeded"), (False, "RolledBack")])
+def test_a_bake_does_not_end_in_doubt(*, heals: bool, end: str) -> None:
+    world = World()
+    world.spec["strategy"]["bake"] = "30s"
+    world.run_until("Baking")
+    world.run(26)
+    world.candidate_delta = calm(errors=0.8)
+    world.run(5)
+    assert world.status.phase == "Baking"
+    assert "looks wrong" in (world.status.message or "")
+    if heals:
+        world.candidate_delta = calm()
+    world.run_until(end)
+    if heals:
+        assert world.status.verdict == "Pass"
+    else:
+        assert world.template == OLD
+
+
 @pytest.mark.parametrize("side", ["candidate_delta", "stable_delta"])
 def test_blindness_after_a_pass_is_no_pass(side: str) -> None:
     world = World()

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import Phase
+from vllm_upgrade_operator.judge.model import Verdict
 from vllm_upgrade_operator.upgrade.decision import ReplaceTemplate, RestoreOwnership
-from vllm_upgrade_operator.upgrade.flow import Turn, enter, phase_since, remember, roll_back, wait
+from vllm_upgrade_operator.upgrade.flow import (
+    Turn,
+    enter,
+    halt,
+    phase_since,
+    remember,
+    roll_back,
+    wait,
+)
 from vllm_upgrade_operator.upgrade.health import (
     is_ready,
     lateness,
@@ -17,7 +26,7 @@ from vllm_upgrade_operator.upgrade.health import (
 from vllm_upgrade_operator.upgrade.judging import is_promoted, promoted_pods
 from vllm_upgrade_operator.upgrade.labels import unsettled_roles
 from vllm_upgrade_operator.upgrade.removal import remove_canary
-from vllm_upgrade_operator.upgrade.times import rfc3339, seconds
+from vllm_upgrade_operator.upgrade.times import clock, rfc3339, seconds
 from vllm_upgrade_operator.upgrade.verify import Kind, verify
 
 if TYPE_CHECKING:
@@ -122,6 +131,19 @@ def baking(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if removal is not None:
         message, actions, due = removal
         return wait(status, f"baking; {message}", *actions, until=max(end, due))
+    doubt = status.progress.doubt
+    if now >= end and doubt is not None:
+        # Ending here would call good what may well be found bad in a moment.
+        patience = end + seconds_of(o.spec.analysis.max_duration)
+        if now < patience:
+            return wait(status, f"baking on, for something looks wrong: {doubt}", until=patience)
+        return halt(
+            status,
+            "Inconclusive",
+            f"baked, but still in doubt: {doubt}; rolled back at "
+            f"{clock(now + seconds_of(o.spec.strategy.halt_timeout))}, unless it gets better",
+            now=now,
+        )
     if now < end:
         unready = [p for p in target.pods if not is_ready(p) and not p.terminating]
         return wait(status, _bake_words(target, unready), until=end)
@@ -130,7 +152,8 @@ def baking(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
         baked = remember(status, baked=True)
         return wait(baked, "baked; labelling the promoted pods as stable")
     return enter(
-        status,
+        # What was promoted had passed; a short bake alone may be too little for a verdict.
+        status.model_copy(update={"verdict": Verdict.PASS}),
         Phase.SUCCEEDED,
         "Promoted",
         f"promoted: all {target.replicas} pods of {target.name} run the candidate; "

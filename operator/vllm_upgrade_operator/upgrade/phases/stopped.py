@@ -30,7 +30,7 @@ def halted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if reason == "Inconclusive" and status.verdict == Verdict.PASS:
         return enter(
             remember(status, halt_reason=None),
-            Phase.CANARY,
+            Phase.BAKING if status.progress.promoted else Phase.CANARY,
             "EvidenceArrived",
             "the evidence that was missing has arrived",
             now=now,
