@@ -15,11 +15,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 POD_NETWORK = "10.244.0.0/16"
 SERVICE_NETWORK = "10.96.0.0/16"
 _CHUNK = 65536
+
+Children = list[tuple[str, "subprocess.Popen[bytes]"]]
 _STOP_SECONDS = 8.0
 
 _AUDIT_POLICY = """\
@@ -42,10 +45,14 @@ def main() -> None:
     parser.add_argument("--socket-fd", type=int, required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--images", type=Path, action="append", required=True)
-    asyncio.run(_run(parser.parse_args()))
+    options = parser.parse_args()
+    children = _start(options)
+    asyncio.run(_run(options, children))
+    _stop(children)
 
 
-async def _run(options: argparse.Namespace) -> None:
+def _start(options: argparse.Namespace) -> Children:
+    """Make every pod address local, then start everything."""
     for command in (
         ["ip", "link", "set", "lo", "up"],
         ["ip", "address", "add", POD_NETWORK, "dev", "lo"],
@@ -53,41 +60,53 @@ async def _run(options: argparse.Namespace) -> None:
         subprocess.run(command, check=True)
     state: Path = options.state_dir
     (state / "audit-policy.yaml").write_text(_AUDIT_POLICY)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    children: list[tuple[str, subprocess.Popen[bytes]]] = []
+    children: Children = []
     for name, command in _commands(options):
         with (state / "logs" / f"{name}.log").open("ab") as log:
             child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         children.append((name, child))
+    return children
+
+
+async def _run(options: argparse.Namespace, children: Children) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
     listener = socket.socket(fileno=options.socket_fd)
     server = await asyncio.start_server(lambda r, w: _forward(r, w, options.port), sock=listener)
-    reaper = asyncio.create_task(_reap(children, state))
+    reaper = asyncio.create_task(_reap_for_ever(children, options.state_dir))
     await stop.wait()
     server.close()
     reaper.cancel()
+
+
+def _stop(children: Children) -> None:
+    """End everything, what was started last first, in bounded time."""
     for _, child in reversed(children):
         with contextlib.suppress(ProcessLookupError):
             child.terminate()
-    end = loop.time() + _STOP_SECONDS
-    while loop.time() < end and any(child.poll() is None for _, child in children):
-        await asyncio.sleep(0.05)
+    end = time.monotonic() + _STOP_SECONDS
+    while time.monotonic() < end and any(child.poll() is None for _, child in children):
+        time.sleep(0.05)
 
 
-async def _reap(children: list[tuple[str, subprocess.Popen[bytes]]], state: Path) -> None:
-    """Collect ended processes, orphans too; note which of ours has ended."""
+async def _reap_for_ever(children: Children, state: Path) -> None:
     while True:
         await asyncio.sleep(1.0)
-        for name, child in children:
-            if child.poll() is not None:
-                (state / f"{name}.ended").write_text(f"exit code {child.returncode}\n")
-        ours = {child.pid for _, child in children}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) not in ours and _is_dead_orphan(entry):
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(int(entry.name), os.WNOHANG)
+        await asyncio.to_thread(_reap, children, state)
+
+
+def _reap(children: Children, state: Path) -> None:
+    """Collect ended processes, orphans too; note which of ours has ended."""
+    for name, child in children:
+        if child.poll() is not None:
+            (state / f"{name}.ended").write_text(f"exit code {child.returncode}\n")
+    ours = {child.pid for _, child in children}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in ours and _is_dead_orphan(entry):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(int(entry.name), os.WNOHANG)
 
 
 def _is_dead_orphan(entry: Path) -> bool:

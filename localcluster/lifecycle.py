@@ -17,15 +17,13 @@ import urllib.error
 import urllib.request
 from base64 import b64decode
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 from localcluster import build, pki
 from localcluster.paths import ROOT, state_dir
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _API_SECONDS = 60.0
 _NODES_SECONDS = 60.0
@@ -224,15 +222,15 @@ class LocalCluster:
         return [
             *("nsenter", f"--target={self._inner(found)}"),
             *("--user", "--preserve-credentials", "--net", "--mount", "--pid"),
-            f"--wd={os.getcwd()}",
+            f"--wd={Path.cwd()}",
             "--",
             *command,
         ]
 
     def _inner(self, found: Running) -> int:
         """The first process inside: the child of the process that made the namespaces."""
-        with open(f"/proc/{found.pid}/task/{found.pid}/children", encoding="ascii") as file:
-            children = file.read().split()
+        listed = Path(f"/proc/{found.pid}/task/{found.pid}/children")
+        children = listed.read_text(encoding="ascii").split()
         if not children:
             raise ClusterError("the cluster is ending: wait a moment, then start one with make up")
         return int(children[0])
@@ -248,14 +246,13 @@ class LocalCluster:
 def _image_maps() -> list[str]:
     maps = [str(ROOT / "localcluster" / "images.yaml")]
     further = os.environ.get("LOCALCLUSTER_IMAGES")
-    return [*maps, os.path.abspath(further)] if further else maps
+    return [*maps, str(Path(further).resolve())] if further else maps
 
 
 def _started(pid: int) -> int | None:
     """Start time of a live process, in clock ticks since boot."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            fields = file.read().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
         return None
     return None if fields[0] == "Z" else int(fields[19])

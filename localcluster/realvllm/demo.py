@@ -189,7 +189,7 @@ def _run(cluster: LocalCluster) -> int:
         cluster.command_inside(
             [
                 *(sys.executable, "-m", "localcluster.load", "--service", f"{NAMESPACE}/tiny"),
-                *("--rate", "0.7", "--prompt-tokens", "32", "--output-tokens", "8"),
+                *("--rate", "0.4", "--prompt-tokens", "24", "--output-tokens", "6"),
                 *("--report", str(cluster.directory / "load.json")),
             ]
         ),
