@@ -48,5 +48,7 @@ def over_stable(show: Callable[[float | None], str], stable: float | None, facto
     """Name a limit that follows from the stable pods' value."""
     if stable is None:
         return "a limit by stable pods, of which none was read"
+    if stable == 0:
+        return f"what stable pods have ({show(stable)})"
     limit = show(stable * factor)
     return f"the limit of {limit} (stable {show(stable)} {factor - 1:+.0%})"
