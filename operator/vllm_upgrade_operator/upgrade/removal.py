@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vllm_upgrade_operator.judge.words import plural
 from vllm_upgrade_operator.upgrade.decision import DeleteCanary, Withdraw
 from vllm_upgrade_operator.upgrade.times import clock
 from vllm_upgrade_operator.upgrade.traffic import is_admitted
@@ -48,13 +49,20 @@ def remove_canary(
         return f"taking {names} out of the traffic", admitted, end
     if o.canary.deleting:
         left = len(o.canary.pods)
-        return f"waiting for {left} canary pods to end", (), now + grace_seconds(o)
+        return f"waiting for {plural(left, 'canary pod')} to end", (), now + grace_seconds(o)
     busy = [p for p in o.canary.pods if not p.terminating and p.in_flight != 0]
     drained = not busy and now >= began + SETTLE_SECONDS
     if drained or now >= end:
         return "deleting the canary", (DeleteCanary(),), end
     counts = ", ".join(
-        f"{p.name} ({'?' if p.in_flight is None else int(p.in_flight)})" for p in busy
+        f"{p.name} ("
+        + (
+            "its requests are not read yet"
+            if p.in_flight is None
+            else plural(p.in_flight, "request")
+        )
+        + ")"
+        for p in busy
     )
     words = f"draining {counts}" if busy else "letting routers forget the canary"
     return f"{words} until {clock(end)}", (), end

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import CandidateStatus, Phase, StepStatus
 from vllm_upgrade_operator.judge.model import Verdict
+from vllm_upgrade_operator.judge.words import plural
 from vllm_upgrade_operator.upgrade import approval, conditions
 from vllm_upgrade_operator.upgrade.decision import Admit, EnsureCanary
 from vllm_upgrade_operator.upgrade.flow import (
@@ -95,7 +96,7 @@ def canary(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
         status = note(
             remember(status, step_since=rfc3339(now)),
             "StepAdmitted",
-            f"step {_step_words(status)}: {len(scene.pods)} canary pods in the traffic",
+            f"step {_step_words(status)}: {plural(len(scene.pods), 'canary pod')} in the traffic",
             now,
         )
     return _hold(scene, status, now)
@@ -110,7 +111,7 @@ def _hold(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
     if now < hold_end:
         return wait(
             status,
-            f"step {_step_words(status)}: holding with {len(scene.pods)} canary pods"
+            f"step {_step_words(status)}: holding with {plural(len(scene.pods), 'canary pod')}"
             f"{_verdict_words(status)}",
             until=hold_end,
         )
@@ -215,7 +216,7 @@ def _gather_pods(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn |
             replicas=wanted,
             template=withdrawn_template(scene.candidate.template, scene.o.traffic_keys),
         )
-        return wait(status, f"making {wanted} canary pods", ensure)
+        return wait(status, f"making {plural(wanted, 'canary pod')}", ensure)
     for pod in scene.pods:
         late = lateness(pod, schedule_deadline=limits[0], start_deadline=limits[1], now=now)
         if late is not None:
