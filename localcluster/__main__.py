@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import NoReturn
 
 from localcluster import build
-from localcluster.lifecycle import ClusterError, LocalCluster
+from localcluster.lifecycle import ClusterError, LocalCluster, inside_environment
 
 
 def main() -> int:
@@ -21,6 +22,8 @@ def main() -> int:
     commands.add_parser("status", help="say whether a cluster runs, and how to reach it")
     inside = commands.add_parser("exec", help="run a command inside: exec -- COMMAND...")
     inside.add_argument("arguments", nargs=argparse.REMAINDER)
+    logs = commands.add_parser("logs", help="print the log of a process of the cluster")
+    logs.add_argument("name", help="etcd, kube-apiserver, node-agent, audit, ...")
     options = parser.parse_args()
     cluster = LocalCluster()
     try:
@@ -28,6 +31,8 @@ def main() -> int:
     except (ClusterError, build.BuildError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def _run(options: argparse.Namespace, cluster: LocalCluster) -> int:
@@ -35,41 +40,51 @@ def _run(options: argparse.Namespace, cluster: LocalCluster) -> int:
         print(build.binaries())
     elif options.command == "up":
         cluster.up(operator=not options.no_operator)
-        _next_commands(cluster)
+        _next_commands(cluster, operator=not options.no_operator)
     elif options.command == "down":
         print("stopped" if cluster.down() else "nothing was running")
     elif options.command == "status":
         return _status(cluster)
+    elif options.command == "logs":
+        _become(["cat", str(cluster.log(options.name))], dict(os.environ))
     else:
         arguments = options.arguments
         command = arguments[1:] if arguments[:1] == ["--"] else arguments
-        os.environ["KUBECONFIG"] = str(cluster.kubeconfig)
         line = cluster.command_inside(command or [os.environ.get("SHELL", "/bin/sh")])
-        os.execvp(line[0], line)  # noqa: S606 - as nsenter itself does
+        _become(line, {**inside_environment(), "KUBECONFIG": str(cluster.kubeconfig)})
     return 0
 
 
 def _status(cluster: LocalCluster) -> int:
     found = cluster.running()
     if found is None:
-        print("no cluster runs")
+        print(f"no cluster runs in {cluster.directory}")
         return 1
     print(f"running as process {found.pid}, API server at https://127.0.0.1:{found.port}")
     print(f"KUBECONFIG={cluster.kubeconfig}")
-    return 0
+    problems = cluster.problems()
+    for problem in problems:
+        print(f"broken: {problem}")
+    return 1 if problems else 0
 
 
-def _next_commands(cluster: LocalCluster) -> None:
+def _become(command: list[str], environment: dict[str, str]) -> NoReturn:
+    """Go on as another program: its signals, terminal and exit code are ours."""
+    sys.stdout.flush()
+    try:
+        os.execvpe(command[0], command, environment)  # noqa: S606 - no shell is wanted
+    except OSError as error:
+        raise ClusterError(f"{command[0]} cannot be run: {error.strerror}") from error
+
+
+def _next_commands(cluster: LocalCluster, *, operator: bool) -> None:
     kubectl = build.kubectl()
-    print(
-        f"""
-The cluster runs. To try next:
-  export KUBECONFIG={cluster.kubeconfig}
-  {kubectl} get nodes
-  {kubectl} get vllmupgrades --all-namespaces
-  make demo     # an upgrade that is promoted, and one that is rolled back
-  make down     # stop all of it"""
-    )
+    lines = [f"export KUBECONFIG={cluster.kubeconfig}", f"{kubectl} get nodes"]
+    if operator:
+        lines.append(f"{kubectl} get vllmupgrades --all-namespaces")
+    lines.append("make demo     # an upgrade that is promoted, and one that is rolled back")
+    lines.append("make down     # stop all of it")
+    print("\nThe cluster runs. To try next:\n  " + "\n  ".join(lines))
 
 
 if __name__ == "__main__":

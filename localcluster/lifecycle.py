@@ -3,54 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.error
-import urllib.request
-from base64 import b64decode
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from localcluster import build, pki
+from localcluster import build, pki, record, release
+from localcluster.administrator import Administrator, NoAnswerError
+from localcluster.errors import ClusterError
+from localcluster.family import ended, forget_ended
+from localcluster.locks import try_lock
 from localcluster.paths import ROOT, state_dir
 
-_API_SECONDS = 60.0
-_NODES_SECONDS = 60.0
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["ClusterError", "LocalCluster"]
+
+_READY_SECONDS = 60.0
 _STOP_SECONDS = 15.0
+_KILL_SECONDS = 10.0
 _TAIL_LINES = 12
 
-CHART = ROOT / "charts" / "vllm-upgrade-operator"
-SYSTEM_NAMESPACE = "vllm-upgrade-system"
-
-
-class ClusterError(Exception):
-    """The cluster cannot be started or used; the text says why and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """What a running cluster left in its state directory.
-
-    Attributes:
-        pid: The process that holds the namespaces, as seen from outside.
-        started: Its start time in clock ticks since boot: a process id alone may be used again.
-        port: The API server's port.
-    """
-
-    pid: int
-    started: int
-    port: int
+# Program, and the package that brings it.
+_TOOLS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2"}
 
 
 class LocalCluster:
@@ -61,35 +42,88 @@ class LocalCluster:
         self.kubeconfig = self.directory / "kubeconfig"
         self._record = self.directory / "cluster.json"
 
-    def running(self) -> Running | None:
+    def running(self) -> record.Running | None:
         """Give what runs, or None; a record of a cluster that has died counts as none."""
-        if not self._record.exists():
-            return None
-        found = Running(**json.loads(self._record.read_text()))
-        return found if _started(found.pid) == found.started else None
+        found = record.read(self._record)
+        return found if found is not None and found.alive() else None
+
+    def problems(self) -> list[str]:
+        """Say what is wrong with a cluster that runs; empty if nothing is."""
+        found = [
+            f"{name} has ended {how}; {self._tail(name)}"
+            for name, how in ended(self.directory).items()
+        ]
+        if found:
+            return found
+        try:
+            Administrator(self.kubeconfig).read("/readyz")
+        except (NoAnswerError, OSError) as error:
+            return [f"the API server is not ready: {error}; {self._tail('kube-apiserver')}"]
+        return []
 
     def up(self, *, operator: bool) -> None:
-        """Start the cluster, and install the operator from the chart where wanted."""
+        """Start the cluster, and install the operator from the chart where wanted.
+
+        Raises:
+            ClusterError: It could not be started, or the one that runs is broken.
+            BuildError: A program of the control plane could not be built.
+        """
+        for tool, package in _TOOLS.items():
+            if shutil.which(tool) is None:
+                raise ClusterError(f"{tool} is not on this machine: install {package}")
         binaries = build.binaries()
         if self.running() is None:
-            self._start(binaries)
+            with self._lock() as lock:
+                self._start(binaries, lock)
         else:
-            print("the control plane runs already", flush=True)
+            print(f"a cluster runs already in {self.directory}", flush=True)
+            try:
+                self._wait_until_ready()
+            except ClusterError as error:
+                raise ClusterError(f"{error}\nStop what is left of it by `make down`") from error
         if operator:
-            self.install_operator()
+            print(f"installing the operator into namespace {release.NAMESPACE}", flush=True)
+            release.install(binaries / "helm", self.kubeconfig)
 
-    def _start(self, binaries: Path) -> None:
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[int]:
+        """Hold the directory's lock; the cluster's first process keeps it as long as it lives."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "lock").open("w") as file:
+            if not try_lock(file):
+                raise ClusterError(
+                    f"{self.directory} is in use by another command, or by a cluster that cannot "
+                    "be seen from here, such as from within a cluster: wait, or choose another "
+                    "directory by LOCALCLUSTER_DIR"
+                )
+            yield file.fileno()
+
+    def _start(self, binaries: Path, lock: int) -> None:
         began = time.monotonic()
+        if record.read(self._record) is not None:
+            print("the cluster of an earlier run has died: starting anew", flush=True)
         for name in ("etcd", "nodes", "logs", "pki"):
             shutil.rmtree(self.directory / name, ignore_errors=True)
-        for ended in self.directory.glob("*.ended"):
-            ended.unlink()
-        (self.directory / "logs").mkdir(parents=True)
-        listener = socket.create_server(("127.0.0.1", 0))
-        port = int(listener.getsockname()[1])
-        pki.write(self.directory / "pki", port)
-        shutil.copy(self.directory / "pki" / "admin.kubeconfig", self.kubeconfig)
-        with (self.directory / "logs" / "inside.log").open("ab") as log:
+        forget_ended(self.directory)
+        (self.directory / "logs").mkdir()
+        print("starting etcd and the control plane", flush=True)
+        try:
+            self._spawn(binaries, lock)
+            self._wait_until_ready()
+        except BaseException:
+            self.down()
+            raise
+        print(f"control plane and nodes are ready after {time.monotonic() - began:.1f} s")
+
+    def _spawn(self, binaries: Path, lock: int) -> None:
+        """Make keys, and start the process that holds the namespaces."""
+        with (
+            socket.create_server(("127.0.0.1", 0)) as listener,
+            (self.directory / "logs" / "inside.log").open("ab") as log,
+        ):
+            port = int(listener.getsockname()[1])
+            pki.write(self.directory / "pki", port)
+            shutil.copy(self.directory / "pki" / "admin.kubeconfig", self.kubeconfig)
             process = subprocess.Popen(
                 [
                     *("unshare", "--user", "--map-root-user", "--net", "--mount", "--pid"),
@@ -105,135 +139,94 @@ class LocalCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=[listener.fileno()],
+                pass_fds=[listener.fileno(), lock],
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**inside_environment(), "PYTHONPATH": str(ROOT)},
             )
-        listener.close()
-        started = _started(process.pid)
+        started = record.start_time(process.pid)
         if started is None:
-            raise ClusterError(f"the namespaces could not be made: {self._tail('inside')}")
-        record = Running(pid=process.pid, started=started, port=port)
-        self._record.write_text(json.dumps(asdict(record)))
-        try:
-            self._wait_for_api(process)
-            self._wait_for_nodes(process)
-        except ClusterError:
-            self.down()
-            raise
-        print(f"control plane and nodes are ready after {time.monotonic() - began:.1f} s")
+            raise ClusterError(self._no_namespaces())
+        record.write(self._record, record.Running(process.pid, started, port))
 
-    def _wait_for_api(self, process: subprocess.Popen[bytes]) -> None:
-        print("starting etcd and the control plane", flush=True)
-        end = time.monotonic() + _API_SECONDS
+    def _wait_until_ready(self) -> None:
+        """Wait until the API server and every node are ready."""
+        administrator = Administrator(self.kubeconfig)
+        self._wait_for(
+            "the API server", "kube-apiserver", lambda: administrator.read("/readyz") == b"ok"
+        )
+        self._wait_for("the nodes", "node-agent", lambda: _nodes_ready(administrator))
+
+    def _wait_for(self, what: str, log: str, ready: Callable[[], bool]) -> None:
+        end = time.monotonic() + _READY_SECONDS
+        why = "not ready"
         while time.monotonic() < end:
-            self._still_alive(process)
-            with contextlib.suppress(urllib.error.URLError, OSError):
-                if self._read("/readyz") == b"ok":
+            if self.running() is None:
+                raise ClusterError(self._no_namespaces())
+            for name, how in ended(self.directory).items():
+                raise ClusterError(f"{name} has ended {how}; {self._tail(name)}")
+            try:
+                if ready():
                     return
-            time.sleep(0.2)
+            except NoAnswerError as error:
+                why = str(error)
+            time.sleep(0.1)
         raise ClusterError(
-            f"the API server was not ready after {_API_SECONDS:.0f} s: "
-            f"{self._tail('kube-apiserver')}"
+            f"{what}: not ready within {_READY_SECONDS:.0f} s ({why}); {self._tail(log)}"
         )
-
-    def _wait_for_nodes(self, process: subprocess.Popen[bytes]) -> None:
-        end = time.monotonic() + _NODES_SECONDS
-        while time.monotonic() < end:
-            self._still_alive(process)
-            nodes = json.loads(self._read("/api/v1/nodes"))["items"]
-            account = json.loads(self._read("/api/v1/namespaces/default/serviceaccounts"))["items"]
-            if nodes and account and all(_is_ready(node) for node in nodes):
-                return
-            time.sleep(0.2)
-        raise ClusterError(
-            f"nodes were not ready after {_NODES_SECONDS:.0f} s: {self._tail('node-agent')}"
-        )
-
-    def _still_alive(self, process: subprocess.Popen[bytes]) -> None:
-        if process.poll() is not None:
-            raise ClusterError(
-                f"the cluster ended with exit code {process.returncode}: {self._tail('inside')}"
-            )
-        for ended in self.directory.glob("*.ended"):
-            raise ClusterError(f"{ended.stem} has ended: {self._tail(ended.stem)}")
-
-    def _read(self, path: str) -> bytes:
-        """Read from the API server as the administrator."""
-        config = yaml.safe_load(self.kubeconfig.read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        context = ssl.create_default_context(
-            cadata=b64decode(cluster["certificate-authority-data"]).decode()
-        )
-        with tempfile.NamedTemporaryFile() as pair:
-            pair.write(b64decode(user["client-certificate-data"]))
-            pair.write(b64decode(user["client-key-data"]))
-            pair.flush()
-            context.load_cert_chain(pair.name)
-        with urllib.request.urlopen(  # noqa: S310 - our own API server on 127.0.0.1
-            cluster["server"] + path, context=context, timeout=5
-        ) as answer:
-            content: bytes = answer.read()
-        return content
-
-    def install_operator(self) -> None:
-        """Install or upgrade the operator by helm, as its users would."""
-        print(f"installing the operator into namespace {SYSTEM_NAMESPACE}", flush=True)
-        done = subprocess.run(
-            [
-                *(str(build.binaries() / "helm"), "upgrade", "--install"),
-                *("vllm-upgrade-operator", str(CHART)),
-                *("--namespace", SYSTEM_NAMESPACE, "--create-namespace"),
-                *("--wait", "--timeout", "60s"),
-            ],
-            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode != 0:
-            raise ClusterError(f"helm could not install the operator: {done.stderr.strip()}")
 
     def down(self) -> bool:
-        """Stop the cluster and everything in it; False where none ran."""
+        """Stop the cluster and everything in it; False where none ran. Raises `ClusterError`."""
         found = self.running()
         if found is None:
             self._record.unlink(missing_ok=True)
             return False
-        inner = self._inner(found)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(inner, signal.SIGTERM)
-        end = time.monotonic() + _STOP_SECONDS
-        while _started(found.pid) == found.started:
-            if time.monotonic() > end:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(found.pid, signal.SIGKILL)
-            time.sleep(0.05)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(found.pid, os.WNOHANG)
+        inner = found.first_inside()
+        since = None if inner is None else record.start_time(inner)
+
+        def gone() -> bool:
+            return not found.alive() and (inner is None or record.start_time(inner) != since)
+
+        if inner is not None:
+            # One that a terminal has stopped could not collect its command, and so the namespace
+            # could not end.
+            for entrant in record.entrants(inner):
+                _signal(entrant, signal.SIGCONT)
+            _signal(inner, signal.SIGTERM)
+        if not _wait(gone, _STOP_SECONDS):
+            # Its child dies with it, and with that one all processes of the namespace.
+            _signal(found.pid, signal.SIGKILL)
+            if not _wait(gone, _KILL_SECONDS):
+                raise ClusterError(f"process {found.pid} does not end, though it was killed")
         self._record.unlink(missing_ok=True)
         return True
 
     def command_inside(self, command: list[str]) -> list[str]:
         """Give the command line that runs a command in the cluster's namespaces."""
         found = self.running()
-        if found is None:
-            raise ClusterError("no cluster runs: start one with `make up`")
+        inner = None if found is None else found.first_inside()
+        if inner is None:
+            raise ClusterError(f"no cluster runs in {self.directory}: start one with `make up`")
         return [
-            *("nsenter", f"--target={self._inner(found)}"),
+            *("nsenter", f"--target={inner}"),
             *("--user", "--preserve-credentials", "--net", "--mount", "--pid"),
             f"--wd={Path.cwd()}",
             "--",
             *command,
         ]
 
-    def _inner(self, found: Running) -> int:
-        """The first process inside: the child of the process that made the namespaces."""
-        listed = Path(f"/proc/{found.pid}/task/{found.pid}/children")
-        children = listed.read_text(encoding="ascii").split()
-        if not children:
-            raise ClusterError("the cluster is ending: wait a moment, then start one with make up")
-        return int(children[0])
+    def log(self, name: str) -> Path:
+        """Give the log file of a process of the cluster. Raises `ClusterError`."""
+        logs = {file.stem: file for file in sorted((self.directory / "logs").glob("*.log"))}
+        if name not in logs:
+            known = ", ".join(logs) or "none, for no cluster was started yet"
+            raise ClusterError(f"there is no log {name!r} in {self.directory}/logs: {known}")
+        return logs[name]
+
+    def _no_namespaces(self) -> str:
+        return (
+            "the process that holds the cluster's namespaces has ended; what a machine must allow "
+            f"for them is in localcluster/README.md; {self._tail('inside')}"
+        )
 
     def _tail(self, name: str) -> str:
         log = self.directory / "logs" / f"{name}.log"
@@ -243,21 +236,38 @@ class LocalCluster:
         return f"see {log}; its end:\n" + "\n".join(lines)
 
 
+def inside_environment() -> dict[str, str]:
+    """Give our environment without proxies: nothing inside can reach one."""
+    return {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+
+
 def _image_maps() -> list[str]:
     maps = [str(ROOT / "localcluster" / "images.yaml")]
     further = os.environ.get("LOCALCLUSTER_IMAGES")
     return [*maps, str(Path(further).resolve())] if further else maps
 
 
-def _started(pid: int) -> int | None:
-    """Start time of a live process, in clock ticks since boot."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])
+def _nodes_ready(administrator: Administrator) -> bool:
+    nodes = administrator.items("/api/v1/nodes")
+    # Pods need it, and a controller makes it.
+    accounts = administrator.items("/api/v1/namespaces/default/serviceaccounts")
+    return bool(nodes) and bool(accounts) and all(_is_ready(node) for node in nodes)
 
 
 def _is_ready(node: dict[str, Any]) -> bool:
     conditions = node.get("status", {}).get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _wait(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
