@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 POD_NETWORK = "10.244.0.0/16"
 SERVICE_NETWORK = "10.96.0.0/16"
+NODE_AGENT = "node-agent"
 
 # What the cluster's own parts do all the time would bury what tests look for.
 AUDIT_POLICY = """\
@@ -122,7 +123,7 @@ def components(
             ),
         ),
         Component(
-            "node-agent",
+            NODE_AGENT,
             (
                 sys.executable,
                 "-m",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _ENDED = ".ended"
 
 
 class Family:
-    """Starts the cluster's processes, notes which of them end, and stops them."""
+    """Starts the cluster's processes, notes which of them end, and stops one."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -42,15 +42,13 @@ class Family:
             code = child.wait()
             (self._state / f"{name}{_ENDED}").write_text(_how(code))
 
-    def stop(self, seconds: float) -> None:
-        """Ask all to end, and give them so long."""
-        for _, child in self._children.values():
-            child.terminate()
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and any(
-            child.poll() is None for _, child in self._children.values()
-        ):
-            time.sleep(0.02)
+    def stop(self, name: str, seconds: float) -> None:
+        """Ask a process to end, if it still runs, and give it so long."""
+        for found, child in self._children.values():
+            if found == name:
+                child.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(seconds)
 
 
 def ended(state: Path) -> dict[str, str]:

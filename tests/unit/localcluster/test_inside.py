@@ -48,11 +48,12 @@ print(*(f"{name} {how}" for name, how in ended(state).items()), sep=", ")
 print("orphan is left:", Path(f"/proc/{orphan}").exists())
 while "up" not in (state / "logs" / "stays.log").read_text() and time.monotonic() < end:
     time.sleep(0.01)
-family.stop(20)
+family.stop("stays", 20)
+family.stop("fails", 20)
 """
 
 
-def test_ends_are_noted_orphans_collected_and_the_rest_told_to_stop(tmp_path: Path) -> None:
+def test_ends_are_noted_orphans_collected_and_one_told_to_stop(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     done = subprocess.run(  # noqa: S603 - our own text and path
         [sys.executable, "-c", _FAMILY, str(tmp_path)],
