@@ -155,13 +155,17 @@ class Progress(Model):
     """Working state that must outlive the operator's process. Not an interface."""
 
     phase_since: Time | None = Field(None, description="When the phase began.")
-    wanted_since: Time | None = Field(None, description="When the step's pods were asked for.")
+    wanted_since: Time | None = Field(
+        None, description="When the step's pods were asked for, or last seen to be complete."
+    )
     step_since: Time | None = Field(None, description="When the step's pods were all admitted.")
     approval_since: Time | None = Field(None, description="When approval was first asked for.")
+    passed_at: Time | None = Field(None, description="When this step's checks last passed.")
     look_at: Time | None = Field(None, description="When pods were last scraped.")
     ready_high_water: Count = Field(0, description="Most promoted pods ever ready.")
     ready_since: Time | None = Field(None, description="When that number last grew.")
     promoted: bool = Field(False, description="The target may have the candidate's template.")
+    replaced: bool = Field(False, description="The target was seen with the candidate's template.")
     baked: bool = Field(False, description="The bake is over.")
     doubt: Text | None = Field(
         None, description="What looks broken and may still be chance; a bake does not end on it."

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec, VLLMUpgradeStatus
-    from vllm_upgrade_operator.upgrade.observation import Observation, Pod
+    from vllm_upgrade_operator.upgrade.observation import (
+        Candidate,
+        KnownGood,
+        Observation,
+        Pod,
+        Target,
+    )
 
     PhaseFunction = Callable[[Observation, VLLMUpgradeStatus, float], Turn]
 
@@ -48,7 +54,8 @@ _UNDER_WAY = frozenset(
     {Phase.STARTING, Phase.VERIFYING, Phase.CANARY, Phase.PROMOTING, Phase.BAKING, Phase.HALTED}
 )
 
-_GIVEN_UP = frozenset({"ForeignChange", "KnownGoodMoved", "RollbackStuck"})
+_NOTHING_TO_ROLL_BACK = frozenset({"ForeignChange", "KnownGoodMoved"})
+_GIVEN_UP = _NOTHING_TO_ROLL_BACK | {"RollbackStuck"}
 
 # What was just done shows in the next observation; events usually come sooner.
 _AFTER_ACTION_SECONDS = 0.3
@@ -89,7 +96,20 @@ def _is_new_attempt(o: Observation, status: VLLMUpgradeStatus) -> bool:
     if status.phase == Phase.BLOCKED:
         return o.generation != status.observed_generation
     changed = o.spec_hash != status.attempt.hash
-    return changed and (status.phase in ENDED or status.phase in _NOTHING_STARTED)
+    return changed and (
+        status.phase in ENDED or status.phase in _NOTHING_STARTED or _left_as_it_is(o, status)
+    )
+
+
+def _left_as_it_is(o: Observation, status: VLLMUpgradeStatus) -> bool:
+    """Whether it stopped for good, with nothing to roll back, and nothing of it is left."""
+    return (
+        status.phase == Phase.HALTED
+        and status.progress.halt_reason in _NOTHING_TO_ROLL_BACK
+        and o.canary is None
+        and o.known_good is None
+        and o.candidate is None
+    )
 
 
 def _begin(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
@@ -111,7 +131,9 @@ def _out_of_our_hands(status: VLLMUpgradeStatus) -> bool:
 
 
 def _deleted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | None:
-    """A deleted upgrade that is under way is rolled back first."""
+    """A deleted upgrade that is under way is rolled back first; none is begun."""
+    if o.deleting and status.phase in _NOTHING_STARTED:
+        return Turn(status=status, actions=begin.clear(o))
     if not o.deleting or status.phase not in _UNDER_WAY:
         return None
     if _out_of_our_hands(status):
@@ -123,6 +145,9 @@ def _superseded(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn |
     if status.attempt is None or o.spec_hash == status.attempt.hash:
         return None
     if status.phase not in _UNDER_WAY or o.deleting:
+        return None
+    if status.phase == Phase.HALTED and status.progress.halt_reason in _NOTHING_TO_ROLL_BACK:
+        # The new attempt begins as soon as what is left of this one has been cleared away.
         return None
     return roll_back(
         status,
@@ -160,18 +185,28 @@ def _unguarded(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | 
             + " was deleted by somebody: nothing can be restored or promoted from it"
         )
         return _foreign(o, status, message, now)
+    message = _changed(o.target, known, candidate, status)
+    return None if message is None else _foreign(o, status, message, now)
+
+
+def _changed(
+    target: Target, known: KnownGood, candidate: Candidate, status: VLLMUpgradeStatus
+) -> str | None:
+    """Say what somebody else did to the target, or None."""
+    if known.target_uid != target.uid:
+        return f"Deployment {target.name} was deleted and made anew during the upgrade"
     allowed = [known.template]
-    if status.progress.promoted:
+    if status.progress.replaced and status.phase != Phase.ROLLING_BACK:
+        # Whoever puts the old template back, by hand or by GitOps, wants it so: it is not replaced
+        # again, and it is no success.
+        allowed = [candidate.template]
+    elif status.progress.promoted:
         allowed.append(candidate.template)
-    if o.target.template not in allowed or known.target_uid != o.target.uid:
-        return _foreign(
-            o,
-            status,
-            f"the pod template of {o.target.name} was changed by {o.target.last_writer} "
-            "during the upgrade",
-            now,
-        )
-    return None
+    if target.template in allowed:
+        return None
+    return (
+        f"the pod template of {target.name} was changed by {target.last_writer} during the upgrade"
+    )
 
 
 def _foreign(o: Observation, status: VLLMUpgradeStatus, message: str, now: float) -> Turn:
@@ -188,7 +223,7 @@ def _foreign(o: Observation, status: VLLMUpgradeStatus, message: str, now: float
         status,
         "ForeignChange",
         f"{message}; the canary is withdrawn and the target left as it is. To try again, change "
-        "spec.candidate or make a new VLLMUpgrade",
+        "spec.candidate, or delete this VLLMUpgrade and make another",
         now=now,
     )
 

@@ -86,6 +86,8 @@ def look(
     evidence = tuple(Evidence(name=n, value=v) for n, v in sorted(judgement.evidence.items()))
     doubts = [r.reason for r in judgement.results if r.doubtful and not r.observe_only]
     status = remember(status, doubt=doubts[0][:1024] if doubts else None)
+    if judgement.verdict is Verdict.PASS:
+        status = remember(status, passed_at=rfc3339(now))
     return (
         status.model_copy(
             update={"checks": checks, "evidence": evidence, "verdict": judgement.verdict}

@@ -115,6 +115,8 @@ class World:
     candidate_delta: Delta | None = field(default_factory=calm)
     stable_delta: Delta | None = field(default_factory=calm)
     rolls_slowly: bool = False
+    most_canary_pods: int = 1000
+    """What a quota allows."""
     status: VLLMUpgradeStatus = field(default_factory=VLLMUpgradeStatus)
     log: list[tuple[str, str]] = field(default_factory=list)
     """Phase and action, in order."""
@@ -259,7 +261,8 @@ class World:
             for pod in self.of("canary"):
                 del self.pods[pod.name]
             self.canary_replicas, self.canary_deleting = None, False
-        while self.canary_replicas is not None and len(self.of("canary")) < self.canary_replicas:
+        allowed = min(self.canary_replicas or 0, self.most_canary_pods)
+        while len(self.of("canary")) < allowed:
             self._add("canary", "canary", ready=False, labels={"team": "a", CANARY: "uid-up"})
         wanted = self._hash(self.template)
         old = [p for p in self.of("llm") if p.template_hash != wanted]

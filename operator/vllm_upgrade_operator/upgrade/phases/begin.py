@@ -20,6 +20,7 @@ from vllm_upgrade_operator.upgrade.observation import Refusal
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeStatus
+    from vllm_upgrade_operator.upgrade.decision import Action
     from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
 
 
@@ -81,6 +82,13 @@ def preflight(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
         now=now,
     )
     return _record(o, target, attempt, status, now)
+
+
+def clear(o: Observation) -> tuple[Action, ...]:
+    """Take away what is there before an attempt has started, such as another attempt's rest."""
+    if o.canary is not None:
+        return () if o.canary.deleting else (DeleteCanary(),)
+    return (DropRevisions(),) if o.known_good is not None or o.candidate is not None else ()
 
 
 def _record(

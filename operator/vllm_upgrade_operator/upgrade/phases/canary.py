@@ -30,6 +30,7 @@ from vllm_upgrade_operator.upgrade.health import (
     waiting_until,
 )
 from vllm_upgrade_operator.upgrade.judging import unconvinced
+from vllm_upgrade_operator.upgrade.names import canary_name
 from vllm_upgrade_operator.upgrade.steps import replicas_of
 from vllm_upgrade_operator.upgrade.times import clock, rfc3339
 from vllm_upgrade_operator.upgrade.traffic import (
@@ -61,7 +62,8 @@ def starting(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     turn = _gather_pods(scene, status, now)
     if turn is not None:
         return turn
-    return enter(status, Phase.VERIFYING, "CanaryReady", "canary pods are ready", now=now)
+    complete = remember(status, wanted_since=rfc3339(now))
+    return enter(complete, Phase.VERIFYING, "CanaryReady", "canary pods are ready", now=now)
 
 
 def verifying(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
@@ -92,6 +94,8 @@ def canary(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
         names = ", ".join(p.name for p in outside)
         return wait(status, f"admitting {names} to the traffic", *admissions)
     status = _record_candidate(scene, status, now)
+    if o.looked:
+        status = remember(status, wanted_since=rfc3339(now))
     if status.progress.step_since is None:
         status = note(
             remember(status, step_since=rfc3339(now)),
@@ -104,8 +108,7 @@ def canary(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
 
 def _hold(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
     """The hold of a step: time, evidence, approval, in this order."""
-    index = status.step.index if status.step else 0
-    step = scene.o.spec.strategy.steps[index]
+    index, step = _present_step(scene, status)
     began = since(status.progress.step_since, now)
     hold_end = began + seconds_of(step.hold)
     if now < hold_end:
@@ -124,10 +127,12 @@ def _hold(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
 
 def _without_evidence(scene: _Scene, status: VLLMUpgradeStatus, began: float, now: float) -> Turn:
     analysis = scene.o.spec.analysis
-    end = began + max(
-        seconds_of(analysis.max_duration),
-        seconds_of(scene.o.spec.strategy.steps[status.step.index if status.step else 0].hold),
-    )
+    _, step = _present_step(scene, status)
+    patience = seconds_of(analysis.max_duration)
+    # One look that sees nothing, after hours of waiting for an approval, is not an hour without a
+    # verdict.
+    passed = since(status.progress.passed_at, began)
+    end = max(began + seconds_of(step.hold), passed + patience)
     if now < end:
         return wait(
             status,
@@ -200,9 +205,17 @@ def _begin_step(
     return remember(
         status.model_copy(update={"step": step}),
         step_since=None,
+        passed_at=None,
         approval_since=None,
         wanted_since=rfc3339(now),
     )
+
+
+def _present_step(scene: _Scene, status: VLLMUpgradeStatus) -> tuple[int, Step]:
+    """Give the step and its position; where steps were taken out of the spec, the last is meant."""
+    steps = scene.o.spec.strategy.steps
+    index = min(status.step.index if status.step else 0, len(steps) - 1)
+    return index, steps[index]
 
 
 def _gather_pods(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn | None:
@@ -226,13 +239,13 @@ def _gather_pods(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn |
         return None
     if len(scene.pods) < wanted:
         end = since(status.progress.wanted_since, now) + limits[0]
-        if not scene.pods and now > end:
+        if now > end:
             return roll_back(
                 status,
                 "NoPods",
-                f"no canary pod was created within spec.strategy.scheduleDeadline "
-                f"({strategy.schedule_deadline}): see the Events of Deployment "
-                f"{scene.target.name}-canary",
+                f"only {len(scene.pods)} of {plural(wanted, 'canary pod')} were created within "
+                f"spec.strategy.scheduleDeadline ({strategy.schedule_deadline}): see the Events of "
+                f"the ReplicaSet of Deployment {canary_name(scene.target.name)}",
                 now=now,
             )
         if len(ready) == len(scene.pods):

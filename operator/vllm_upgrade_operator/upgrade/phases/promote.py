@@ -42,6 +42,7 @@ def promoting(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if target.template == known.template:
         replace = ReplaceTemplate(expected=known.template, replacement=candidate.template)
         return wait(status, f"giving {target.name} the candidate's template", replace)
+    status = remember(status, replaced=True)
     problem = _wrong_pod(o, status, now)
     if problem is not None:
         return roll_back(status, problem[0], problem[1], now=now)
@@ -144,9 +145,18 @@ def baking(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
             f"{clock(now + seconds_of(o.spec.strategy.halt_timeout))}, unless it gets better",
             now=now,
         )
+    unready = [p for p in target.pods if not is_ready(p) and not p.terminating]
     if now < end:
-        unready = [p for p in target.pods if not is_ready(p) and not p.terminating]
         return wait(status, _bake_words(target, unready), until=end)
+    # A pod without a node is the autoscaler's concern; one that has a node and does not serve is
+    # the candidate's.
+    dead = [p for p in unready if p.scheduled_at is not None]
+    if dead or not promoted_pods(o):
+        words = _bake_words(target, dead)
+        patience = end + seconds_of(o.spec.analysis.max_duration)
+        if now < patience:
+            return wait(status, f"baking on until all pods are ready: {words}", until=patience)
+        return roll_back(status, "NotReady", f"pods did not stay ready: {words}", now=now)
     unsettled = unsettled_roles(o)
     if unsettled:
         baked = remember(status, baked=True)

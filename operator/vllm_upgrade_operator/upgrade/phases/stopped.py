@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.observation import Observation
 
 # Nothing of ours can mend these: the target is somebody else's now, or does not come back.
-_OUT_OF_OUR_HANDS = frozenset({"KnownGoodMoved", "RollbackStuck"})
+_STUCK = "RollbackStuck"
+_MOVED = "KnownGoodMoved"
 
 
 def halted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
@@ -25,8 +26,13 @@ def halted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     end = phase_since(status, now) + seconds_of(o.spec.strategy.halt_timeout)
     if reason == "ForeignChange":
         return _foreign(o, status, end, now)
-    if reason in _OUT_OF_OUR_HANDS:
+    if reason == _STUCK:
         return Turn(status=status)
+    if reason == _MOVED:
+        # All that can be undone is undone: the record only serves until something else is asked.
+        over = o.deleting or status.attempt is None or o.spec_hash != status.attempt.hash
+        left = o.known_good is not None or o.candidate is not None
+        return Turn(status=status, actions=(DropRevisions(),) if over and left else ())
     if reason == "Inconclusive" and status.verdict == Verdict.PASS:
         return enter(
             remember(status, halt_reason=None),
@@ -51,7 +57,8 @@ def _foreign(o: Observation, status: VLLMUpgradeStatus, end: float, now: float) 
     removal = remove_canary(o, began=phase_since(status, now), now=now)
     if removal is not None:
         return Turn(status=status, actions=removal[1], at=removal[2])
-    drop = (DropRevisions(),) if o.known_good is not None else ()
+    left = o.known_good is not None or o.candidate is not None
+    drop = (DropRevisions(),) if left else ()
     if now > end:
         return enter(
             remember(status, result_reason="ForeignChange", result_message=status.message),
