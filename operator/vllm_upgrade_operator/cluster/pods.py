@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 TEMPLATE_HASH = "pod-template-hash"
 
+_ENDED = ("Failed", "Succeeded")
+
 # Defaults of a probe (Kubernetes API reference, Probe v1 core).
 _DEFAULT_PERIOD = 10
 _DEFAULT_THRESHOLD = 3
@@ -58,6 +60,7 @@ def parse_pod(raw: Mapping[str, Any], container: str) -> Pod:
         exit_reason=ended.get("reason"),
         digest=_digest(seen.get("imageID")),
         startup_seconds=startup_budget(_named(spec.get("containers"), container)),
+        ended=status.get("phase") in _ENDED,
     )
 
 

@@ -185,8 +185,8 @@ def _unguarded(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | 
             + " was deleted by somebody: nothing can be restored or promoted from it"
         )
         return _foreign(o, status, message, now)
-    message = _changed(o.target, known, candidate, status)
-    return None if message is None else _foreign(o, status, message, now)
+    change = _changed(o.target, known, candidate, status)
+    return None if change is None else _foreign(o, status, change, now)
 
 
 def _changed(

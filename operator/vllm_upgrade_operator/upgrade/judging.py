@@ -86,12 +86,14 @@ def look(
     evidence = tuple(Evidence(name=n, value=v) for n, v in sorted(judgement.evidence.items()))
     doubts = [r.reason for r in judgement.results if r.doubtful and not r.observe_only]
     status = remember(status, doubt=doubts[0][:1024] if doubts else None)
-    if judgement.verdict is Verdict.PASS:
+    verdict = judgement.verdict
+    if verdict is Verdict.PASS and _unread(o, status):
+        # The pods that could be read do not speak for the one that could not.
+        verdict = Verdict.HOLD
+    if verdict is Verdict.PASS:
         status = remember(status, passed_at=rfc3339(now))
     return (
-        status.model_copy(
-            update={"checks": checks, "evidence": evidence, "verdict": judgement.verdict}
-        ),
+        status.model_copy(update={"checks": checks, "evidence": evidence, "verdict": verdict}),
         judgement,
     )
 
@@ -124,6 +126,14 @@ def judged_pods(o: Observation, status: VLLMUpgradeStatus, now: float) -> list[P
         if now - began >= seconds_of(warmup.duration) + interval
         and (pod.offered or 0.0) >= warmup.requests
     ]
+
+
+def _unread(o: Observation, status: VLLMUpgradeStatus) -> bool:
+    """Whether a pod of the candidate serves and its metrics could not be read."""
+    pods = [] if o.canary is None else list(o.canary.pods)
+    if status.progress.promoted:
+        pods += promoted_pods(o)
+    return any(is_ready(p) and p.scrape_error is not None for p in pods)
 
 
 def stable_pods(o: Observation) -> list[Pod]:

@@ -40,7 +40,7 @@ def unsettled_roles(o: Observation) -> list[str]:
     return [
         p.name
         for p in (() if o.target is None else o.target.pods)
-        if not p.terminating and p.labels.get(ROLE) != ROLE_STABLE
+        if not (p.terminating or p.ended) and p.labels.get(ROLE) != ROLE_STABLE
     ]
 
 

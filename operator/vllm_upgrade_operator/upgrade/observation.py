@@ -53,6 +53,8 @@ class Pod:
     """The image digest that really runs: the part of imageID after `@`, or all of it."""
     startup_seconds: float
     """The pod's own start-up budget: what its probes allow before they would kill it; 0 if none."""
+    ended: bool = False
+    """Phase Failed or Succeeded, as of an evicted pod: it stays listed, and another replaces it."""
     version: str | None = None
     """What `GET /version` answered; None where it has not (yet)."""
     runner: RunnerEvidence | None = None

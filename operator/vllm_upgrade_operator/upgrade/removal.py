@@ -50,7 +50,7 @@ def remove_canary(
     if o.canary.deleting:
         left = len(o.canary.pods)
         return f"waiting for {plural(left, 'canary pod')} to end", (), now + grace_seconds(o)
-    busy = [p for p in o.canary.pods if not p.terminating and p.in_flight != 0]
+    busy = [p for p in o.canary.pods if not (p.terminating or p.ended) and p.in_flight != 0]
     drained = not busy and now >= began + SETTLE_SECONDS
     if drained or now >= end:
         return "deleting the canary", (DeleteCanary(),), end

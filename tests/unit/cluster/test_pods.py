@@ -18,6 +18,16 @@ def test_a_running_pod() -> None:
     assert not read.terminating
 
 
+@pytest.mark.parametrize(
+    ("phase", "ended"),
+    [("Pending", False), ("Running", False), ("Failed", True), ("Succeeded", True), (None, False)],
+)
+def test_a_pod_that_was_evicted_has_ended(phase: str | None, *, ended: bool) -> None:
+    raw = pod()
+    raw["status"]["phase"] = phase
+    assert parse_pod(raw, "vllm").ended is ended
+
+
 def test_a_pod_that_is_not_ready() -> None:
     read = parse_pod(pod(ready=False), "vllm")
     assert read.ready_at is None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.upgrade.world import NEW, OLD, World, calm
+from vllm_upgrade_operator.upgrade.times import seconds
 
 FOREIGN: dict[str, Any] = {
     **copy.deepcopy(OLD),
@@ -164,3 +166,57 @@ def test_a_pod_that_is_lost_late_has_the_whole_deadline_to_come_back() -> None:
     assert world.status.phase == "Canary"
     world.most_canary_pods = 2
     world.run_until("Succeeded")
+
+
+def test_an_evicted_pod_of_the_candidate_does_not_keep_a_rollback_from_its_end() -> None:
+    world = World()
+    world.run_until("Promoting")
+    world.run(6)
+    evicted = next(p for p in world.of("llm") if p.template_hash == "new")
+    world.candidate_delta = calm(errors=5.0)
+    world.run_until("RollingBack")
+    world.pods["llm-evicted"] = replace(
+        evicted, name="llm-evicted", uid="uid-evicted", ready_at=None, started_at=None, ended=True
+    )
+    world.run_until("RolledBack", limit=50)
+    assert "Halted" not in world.phases
+
+
+def test_an_evicted_canary_pod_is_replaced() -> None:
+    world = World()
+    world.run_until("Canary")
+    world.run(3)
+    evicted = world.of("canary")[0].name
+    world.change(evicted, ready_at=None, started_at=None, ended=True)
+    world.run_until("Succeeded")
+    assert "RollingBack" not in world.phases
+
+
+def test_no_step_passes_while_one_of_its_pods_cannot_be_read() -> None:
+    world = World()
+    world.run_until("Canary")
+    while world.status.step is None or world.status.step.index == 0:
+        world.run(1)
+    world.run(5)
+    mute = world.of("canary")[-1]
+    world.mute = frozenset({mute.name})
+    world.run_until("Halted", limit=100)
+    assert "metrics are missing" in (world.status.message or "")
+    assert mute.name in (world.status.message or "")
+    world.mute = frozenset()
+    world.run_until("Succeeded")
+
+
+def test_a_step_that_is_shorter_than_a_look_waits_for_a_verdict_of_its_own() -> None:
+    world = World()
+    world.spec["strategy"]["steps"][1]["hold"] = "1s"
+    world.run_until("Canary")
+    while world.status.step is None or world.status.step.index == 0:
+        world.run(0.5)
+    world.spec["analysis"]["interval"] = "20s"
+    while world.status.progress.step_since is None:
+        world.run(0.1)
+    admitted = world.now
+    world.run_until("Promoting")
+    assert world.status.progress.look_at is not None
+    assert seconds(world.status.progress.look_at) > admitted

@@ -115,6 +115,8 @@ class World:
     candidate_delta: Delta | None = field(default_factory=calm)
     stable_delta: Delta | None = field(default_factory=calm)
     rolls_slowly: bool = False
+    mute: frozenset[str] = frozenset()
+    """Pods whose metrics cannot be read."""
     most_canary_pods: int = 1000
     """What a quota allows."""
     status: VLLMUpgradeStatus = field(default_factory=VLLMUpgradeStatus)
@@ -180,7 +182,7 @@ class World:
                 attempt=self.canary_attempt,
                 deleting=self.canary_deleting,
             )
-        targets = self.of("llm")
+        targets = self._alive()
         hash_ = self._hash(self.template)
         updated = [p for p in targets if p.template_hash == hash_]
         ready = [p for p in targets if p.ready_at is not None]
@@ -211,7 +213,7 @@ class World:
                 if self.template != OLD
                 else (),
                 last_writer="somebody",
-                pods=tuple(self._seen(p, look=look) for p in targets),
+                pods=tuple(self._seen(p, look=look) for p in self.of("llm")),
                 template_hash=hash_,
             ),
             canary=canary,
@@ -255,38 +257,44 @@ class World:
     def _kubernetes(self) -> None:
         for pod in list(self.pods.values()):
             late = self.now - pod.created_at >= self.start_seconds
-            if pod.ready_at is None and late and pod.exit_code is None:
+            if pod.ready_at is None and late and pod.exit_code is None and not pod.ended:
                 self.change(pod.name, ready_at=self.now, unready_since=None)
         if self.canary_deleting:
             for pod in self.of("canary"):
                 del self.pods[pod.name]
             self.canary_replicas, self.canary_deleting = None, False
         allowed = min(self.canary_replicas or 0, self.most_canary_pods)
-        while len(self.of("canary")) < allowed:
+        while len([p for p in self.of("canary") if not p.ended]) < allowed:
             self._add("canary", "canary", ready=False, labels={"team": "a", CANARY: "uid-up"})
         wanted = self._hash(self.template)
-        old = [p for p in self.of("llm") if p.template_hash != wanted]
-        young = [p for p in self.of("llm") if p.ready_at is None]
+        old = [p for p in self._alive() if p.template_hash != wanted]
+        young = [p for p in self._alive() if p.ready_at is None]
         if old and not young and not self.rolls_slowly:
-            new = [p for p in self.of("llm") if p.template_hash == wanted]
+            new = [p for p in self._alive() if p.template_hash == wanted]
             if len(new) < self.replicas:
                 self._add("llm", wanted, ready=False, labels={"app": "llm", "team": "a"})
             if len(new) > self.replicas - len(old):
                 del self.pods[old[0].name]
+
+    def _alive(self) -> list[Pod]:
+        """The target's pods that its ReplicaSets count."""
+        return [p for p in self.of("llm") if not p.ended]
 
     def _seen(self, pod: Pod, *, look: bool) -> Pod:
         candidate = pod.name.startswith("canary-") or pod.template_hash == "new"
         delta = self.candidate_delta if candidate else self.stable_delta
         evidence = self.candidate_runner if candidate else V1
         in_traffic = "app" in pod.labels
+        look, mute = look and pod.name not in self.mute, look and pod.name in self.mute
         return replace(
             pod,
             version=self.candidate_version if candidate else "0.28.0",
             runner=evidence if pod.ready_at is not None else None,
             digest=self.candidate_digest if candidate else "sha256:old",
             delta=delta if look and in_traffic else None,
-            offered=(self.now - pod.created_at) * 10 if in_traffic else 0.0,
+            offered=None if mute else (self.now - pod.created_at) * 10 if in_traffic else 0.0,
             in_flight=0.0,
+            scrape_error="cannot connect" if mute else None,
         )
 
     # What the executor does.

@@ -97,8 +97,9 @@ def canary(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if o.looked:
         status = remember(status, wanted_since=rfc3339(now))
     if status.progress.step_since is None:
+        # The next step needs a verdict of its own: the present one is of fewer pods.
         status = note(
-            remember(status, step_since=rfc3339(now)),
+            remember(status.model_copy(update={"verdict": Verdict.HOLD}), step_since=rfc3339(now)),
             "StepAdmitted",
             f"step {_step_words(status)}: {plural(len(scene.pods), 'canary pod')} in the traffic",
             now,
@@ -372,5 +373,6 @@ def _verdict_words(status: VLLMUpgradeStatus) -> str:
 def _scene(o: Observation) -> _Scene:
     if o.target is None or o.candidate is None:
         raise ValueError("a canary phase needs a target and a stored candidate")
-    pods = () if o.canary is None else tuple(p for p in o.canary.pods if not p.terminating)
-    return _Scene(o, o.target, o.candidate, pods)
+    pods = () if o.canary is None else o.canary.pods
+    alive = tuple(p for p in pods if not (p.terminating or p.ended))
+    return _Scene(o, o.target, o.candidate, alive)

@@ -60,7 +60,7 @@ def promoting(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
 
 def _rolling(o: Observation, target: Target, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Wait for the rollout; only more ready pods than ever before count as progress."""
-    new = [p for p in target.pods if is_promoted(o, p) and not p.terminating]
+    new = [p for p in target.pods if is_promoted(o, p) and not (p.terminating or p.ended)]
     ready = len(promoted_pods(o))
     if ready > status.progress.ready_high_water:
         status = remember(status, ready_high_water=ready, ready_since=rfc3339(now))
@@ -145,7 +145,7 @@ def baking(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
             f"{clock(now + seconds_of(o.spec.strategy.halt_timeout))}, unless it gets better",
             now=now,
         )
-    unready = [p for p in target.pods if not is_ready(p) and not p.terminating]
+    unready = [p for p in target.pods if not (is_ready(p) or p.terminating or p.ended)]
     if now < end:
         return wait(status, _bake_words(target, unready), until=end)
     # A pod without a node is the autoscaler's concern; one that has a node and does not serve is

@@ -74,7 +74,9 @@ def _unrest(target: Target, known: KnownGood, status: VLLMUpgradeStatus) -> str 
     """
     if target.observed_generation < target.generation:
         return f"{target.name} has not acted on its template yet"
-    foreign = [p.name for p in target.pods if p.template_hash != known.template_hash]
+    foreign = [
+        p.name for p in target.pods if p.template_hash != known.template_hash and not p.ended
+    ]
     if foreign:
         return f"pods of the candidate's template are still there: {', '.join(foreign[:3])}"
     if (
