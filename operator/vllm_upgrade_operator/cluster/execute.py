@@ -94,6 +94,7 @@ class Executor:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+            await self._own_revision(names.known_good_name(self._name))
 
     async def _store_candidate(self, action: StoreCandidate) -> None:
         """A ControllerRevision's data cannot be changed: another attempt's is made anew."""
@@ -106,10 +107,25 @@ class Executor:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            present = await self._client.find(paths.revision(self._namespace, name))
+            present = await self._own_revision(name)
             if present is not None and present["data"] != data:
                 await self._client.delete(paths.revision(self._namespace, name))
                 await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
+
+    async def _own_revision(self, name: str) -> dict[str, Any] | None:
+        """Read a revision that is in the way; one that is not of this upgrade stays as it is."""
+        present = await self._client.find(paths.revision(self._namespace, name))
+        if present is None:
+            return None
+        if (present["metadata"].get("labels") or {}).get(names.UPGRADE) != self._uid:
+            raise ApiError(
+                409,
+                "AlreadyExists",
+                f"ControllerRevision {name} exists and is not of this upgrade: an earlier one of "
+                f"this name may have left {self._target} half promoted. Compare the pod template "
+                "in it with the target's, put right what differs, then delete it",
+            )
+        return present
 
     def _revision(
         self, name: str, data: Mapping[str, Any], owner: Mapping[str, Any]

@@ -145,6 +145,24 @@ async def test_known_good_is_never_written_over() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [
+        ("up-known-good", StoreKnownGood(data={"replicas": 4}, target_uid="uid-llm")),
+        ("up-candidate", StoreCandidate(attempt="abc-1", template={})),
+    ],
+)
+async def test_a_revision_of_an_upgrade_that_is_gone_is_named_and_kept(
+    name: str, action: StoreKnownGood | StoreCandidate
+) -> None:
+    path = paths.revision("serving", name)
+    left = {"metadata": {"name": name, "labels": {"vllmupgrade.dev/upgrade": "older"}}, "data": {}}
+    client = StubClient({path: left})
+    with pytest.raises(ApiError, match=f"ControllerRevision {name} .* is not of this upgrade"):
+        await executor(client).execute(action)
+    assert client.objects[path] == left
+
+
 async def test_the_candidate_of_another_attempt_is_made_anew() -> None:
     client = StubClient()
     for attempt in ("abc-1", "abc-1", "abc-2"):
