@@ -128,6 +128,8 @@ class Client:
                 size += len(chunk)
                 if size >= limit_bytes:
                     break
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(0, "Unreachable", f"GET {path}: {error!r}") from error
         finally:
             response.close()
         return b"".join(chunks)[:limit_bytes].decode("utf-8", errors="replace")

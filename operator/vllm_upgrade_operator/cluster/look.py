@@ -35,8 +35,16 @@ if TYPE_CHECKING:
 
 LOG_LIMIT_BYTES = 1024 * 1024
 """How much of a log is read, from the container's start: vLLM says its runner early."""
+LOG_SECONDS = 5.0
+"""How long that may take: for a node that is gone the API server waits, and harm elsewhere must not
+wait with it."""
 AT_ONCE = 16
 """How many pods are asked at the same time."""
+
+
+# 0 is no answer in time, as from a node that is gone. Where it is the API server that does not
+# answer, the next call of it says so.
+_LOG_NOT_THERE = frozenset({0, 400, 404, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +108,13 @@ class Looker:
             log = await self._client.text(
                 paths.log(seen.raw["metadata"]["namespace"], pod.name),
                 limit_bytes=LOG_LIMIT_BYTES,
+                seconds=LOG_SECONDS,
                 container=seen.container,
                 limitBytes=LOG_LIMIT_BYTES,
             )
         except ApiError as error:
             # The pod is gone, or its node does not answer: its runner is not known (any more).
-            if error.status not in (400, 404, 500, 502, 503, 504):
+            if error.status not in _LOG_NOT_THERE:
                 raise
             self._telemetry.log_reads.labels("error").inc()
             how = f"its log could not be read: {error.status} {error.reason}"

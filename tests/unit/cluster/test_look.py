@@ -132,9 +132,16 @@ async def test_nothing_is_asked_on_a_port_that_is_not_declared() -> None:
     assert "add containerPort 6443" in found.scrape_error
 
 
-async def test_a_log_that_cannot_be_read_leaves_the_runner_unknown() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError(500, "InternalError", "node is gone"),
+        ApiError(0, "Unreachable", "no answer within the time"),
+    ],
+)
+async def test_a_log_that_cannot_be_read_leaves_the_runner_unknown(error: ApiError) -> None:
     scene = Scene()
-    scene.client.failures["TEXT", LOG] = ApiError(500, "InternalError", "node is gone")
+    scene.client.failures["TEXT", LOG] = error
     found = await scene.look(pod())
     assert found.runner is not None
     assert found.runner.runner is Runner.UNKNOWN
