@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.upgrade.world import NEW, OLD, World, calm
+from vllm_upgrade_operator.upgrade.decide import decide
+from vllm_upgrade_operator.upgrade.observation import Refusal
 from vllm_upgrade_operator.upgrade.times import seconds
 
 FOREIGN: dict[str, Any] = {
@@ -220,3 +222,47 @@ def test_a_step_that_is_shorter_than_a_look_waits_for_a_verdict_of_its_own() -> 
     world.run_until("Promoting")
     assert world.status.progress.look_at is not None
     assert seconds(world.status.progress.look_at) > admitted
+
+
+@pytest.mark.parametrize("phase", ["Canary", "Promoting"])
+def test_an_operator_that_was_away_for_longer_than_the_deadline_rolls_back_all_the_same(
+    phase: str,
+) -> None:
+    world = World()
+    world.run_until(phase)
+    world.run(4)
+    world.candidate_delta = calm(errors=5.0)
+    world.run_until("RollingBack")
+    world.now += 1000
+    world.run_until("RolledBack", limit=60)
+    assert world.template == OLD
+    assert world.of("canary") == []
+
+
+def test_a_rollback_that_was_stuck_ends_when_what_it_waited_for_has_happened() -> None:
+    world = World()
+    world.run_until("Promoting")
+    world.run(6)
+    world.candidate_delta = calm(errors=5.0)
+    world.run_until("RollingBack")
+    world.start_seconds = 1e9
+    world.run_until("Halted")
+    assert reason_of(world, "Stalled") == "RollbackStuck"
+    world.run(200)
+    assert world.status.phase == "Halted"
+    world.start_seconds = 3.0
+    world.run_until("RolledBack")
+    assert world.template == OLD
+    assert reason_of(world, "Stalled") == "RolledBack"
+
+
+def test_a_rollback_that_is_refused_for_good_halts() -> None:
+    world = World()
+    world.run_until("Promoting")
+    world.run(4)
+    world.candidate_delta = calm(errors=5.0)
+    world.run_until("RollingBack")
+    refusal = Refusal(reason="ActionRefused", message="the API server refuses ReplaceTemplate")
+    seen = replace(world.observe(look=False), refused=refusal)
+    later = world.now + 1000
+    assert decide(seen, world.status, later).status.phase == "Halted"

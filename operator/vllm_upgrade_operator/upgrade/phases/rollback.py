@@ -26,7 +26,11 @@ def rolling_back(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     strategy = o.spec.strategy
     end = began + seconds_of(strategy.start_deadline) + grace_seconds(o)
     target, known = o.target, o.known_good
-    if now > end:
+    restore = _restore_template(target, known)
+    removal = remove_canary(o, began=began, now=now)
+    undone = bool(restore or (removal is not None and removal[1])) and o.refused is None
+    # An operator that was away for longer than the deadline has not even tried.
+    if now > end and not undone:
         return halt(
             status,
             "RollbackStuck",
@@ -34,8 +38,6 @@ def rolling_back(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
             f"the pods of {o.spec.target_ref.name}. Rolled back because: {why}",
             now=now,
         )
-    restore = _restore_template(target, known)
-    removal = remove_canary(o, began=began, now=now)
     if removal is not None:
         words, actions, due = removal
         # Withdrawing comes first: the canary's users are helped at once, the target's later.
@@ -56,6 +58,14 @@ def rolling_back(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
         if moved is not None:
             return halt(status, "KnownGoodMoved", moved, now=now)
     return _done(o, status, now)
+
+
+def in_order(o: Observation, status: VLLMUpgradeStatus) -> bool:
+    """Whether nothing is left to roll back."""
+    target, known = o.target, o.known_good
+    if o.canary is not None or _restore_template(target, known):
+        return False
+    return target is None or known is None or _unrest(target, known, status) is None
 
 
 def _restore_template(

@@ -9,6 +9,7 @@ from vllm_upgrade_operator.api.v1alpha1 import Phase
 from vllm_upgrade_operator.judge.model import Verdict
 from vllm_upgrade_operator.upgrade.decision import DropRevisions
 from vllm_upgrade_operator.upgrade.flow import Turn, enter, phase_since, remember, roll_back
+from vllm_upgrade_operator.upgrade.phases.rollback import in_order
 from vllm_upgrade_operator.upgrade.removal import remove_canary
 
 if TYPE_CHECKING:
@@ -27,7 +28,15 @@ def halted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if reason == "ForeignChange":
         return _foreign(o, status, end, now)
     if reason == _STUCK:
-        return Turn(status=status)
+        if not in_order(o, status):
+            return Turn(status=status)
+        return enter(
+            remember(status, halt_reason=None),
+            Phase.ROLLING_BACK,
+            "RollbackGoesOn",
+            "what the rollback waited for has happened",
+            now=now,
+        )
     if reason == _MOVED:
         # All that can be undone is undone: the record only serves until something else is asked.
         over = o.deleting or status.attempt is None or o.spec_hash != status.attempt.hash
