@@ -206,7 +206,8 @@ class VLLMUpgradeStatus(Model):
     step: StepStatus | None = Field(None, description="The present step.")
     canary: CanaryStatus | None = Field(None, description="Canary pods.")
     runners: RunnersStatus | None = Field(None, description="Runners seen.")
-    checks: Annotated[tuple[CheckStatus, ...], Field(max_length=32)] = Field(
+    # Of the default checks and those of spec together.
+    checks: Annotated[tuple[CheckStatus, ...], Field(max_length=64)] = Field(
         (),
         description="What each check says.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
@@ -216,7 +217,7 @@ class VLLMUpgradeStatus(Model):
     timeline: Annotated[tuple[TimelineEntry, ...], Field(max_length=50)] = Field(
         (), description="What happened.", json_schema_extra={"x-kubernetes-list-type": "atomic"}
     )
-    evidence: Annotated[tuple[Evidence, ...], Field(max_length=32)] = Field(
+    evidence: Annotated[tuple[Evidence, ...], Field(max_length=64)] = Field(
         (),
         description="Opaque state of the judge.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 from pydantic import Field
 
+from vllm_upgrade_operator.api.checks import DEFAULT_CHECKS
 from vllm_upgrade_operator.api.crd import definition, render
 from vllm_upgrade_operator.api.model import Model
 from vllm_upgrade_operator.api.schema import structural
@@ -51,6 +52,13 @@ def test_everything_is_bounded() -> None:
         if kind == "integer" and not {"minimum", "maximum"} & schema.keys():
             unbounded.append(where)
     assert unbounded == []
+
+
+@pytest.mark.parametrize("kept", ["checks", "evidence"])
+def test_status_has_room_for_the_default_checks_and_all_that_a_spec_may_add(kept: str) -> None:
+    schema = dict(NODES)
+    added = schema["spec.analysis.checks"]["maxItems"]
+    assert schema[f"status.{kept}"]["maxItems"] >= len(DEFAULT_CHECKS) + added
 
 
 def test_every_field_is_described() -> None:
