@@ -194,8 +194,9 @@ class _Change:
             return
         raise TemplateError(
             f"containers[{self.container}].args",
-            f"it cannot be told whether {line.tokens[-1]!r} is a value of --{flag.name} or the "
-            "model: write the model right after `serve`, or as --model",
+            # The word itself is not shown: it may be a key.
+            f"it cannot be told whether the last word is a value of --{flag.name} or the model: "
+            "write the model right after `serve`, or as --model",
         )
 
 

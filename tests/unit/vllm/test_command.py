@@ -137,8 +137,15 @@ def test_a_script_is_refused(script: str) -> None:
     ],
 )
 def test_a_model_at_the_end_is_not_taken_for_a_value(args: list[str], change: Any) -> None:
-    with pytest.raises(TemplateError, match="it cannot be told whether 'model'"):
+    with pytest.raises(TemplateError, match="it cannot be told whether the last word"):
         edit_arguments(container(command=["vllm", "serve"], args=args), **change)
+
+
+def test_a_value_is_not_told_in_an_error() -> None:
+    secret = container(command=["vllm", "serve"], args=["--api-key", "hush"])
+    with pytest.raises(TemplateError, match="--api-key or the model") as caught:
+        edit_arguments(secret, unset=["api-key"])
+    assert "hush" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
