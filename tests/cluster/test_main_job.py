@@ -167,7 +167,9 @@ async def test_a_breach_withdraws_the_canary_and_leaves_stable_alone(
     await serving.deploy(env=PINNED_TO_V1)
     before = await serving.target()
     stable = uids(await serving.pods("app=llm"))
-    load = await serving.load(30, **options)
+    late = "keep_alive" in options
+    if not late:
+        await serving.load(30, **options)
     spec = quick_spec()
     candidate = {**spec["candidate"], **{k: v for k, v in change.items() if k != "env"}}
     candidate["env"] = [*spec["candidate"]["env"], *change.get("env", [])]
@@ -182,9 +184,16 @@ async def test_a_breach_withdraws_the_canary_and_leaves_stable_alone(
         strategy=spec["strategy"],
         analysis={**spec["analysis"], "checks": [limit, *others]},
     )
+    if late:
+        # Clients that keep their connections stay where they are: these come after the canary.
+        async def admitted() -> bool:
+            return bool((await serving.status()).get("canary", {}).get("admitted"))
+
+        await serving.until(admitted, "the canary in the traffic")
+        await serving.load(30, **options)
     await serving.phase("RolledBack")
     status = await serving.status()
-    report = await load.stop()
+    report = await serving.loads[0].stop()
 
     assert condition(status, "RolledBack") == ("True", "CheckFailed")
     message = status["message"]
