@@ -192,6 +192,8 @@ async def test_without_the_right_spec_verbs_and_status_stay_as_they_are(place: P
         await refused(client.patch(path, patch, MERGE, **DRY), says)
     status = {"status": {"phase": "Promoting"}}
     await refused(client.patch(f"{path}/status", status, MERGE, **DRY), says)
+    finalizers = {"metadata": {"finalizers": ["example.org/none-of-ours"]}}
+    await refused(client.patch(path, finalizers, MERGE, **DRY), says)
     # What asks the operator for nothing is a matter of RBAC alone.
     patch = {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "seen"}}}
     changed = await client.patch(path, patch, MERGE, **DRY)
