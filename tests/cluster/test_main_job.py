@@ -18,6 +18,7 @@ from vllm_upgrade_operator.upgrade.times import seconds
 
 if TYPE_CHECKING:
     from tests.cluster.kit import Serving
+    from vllm_upgrade_operator.cluster.client import Client
 
 pytestmark = pytest.mark.cluster
 
@@ -308,7 +309,7 @@ async def test_an_operator_that_is_killed_goes_on_where_it_was(
         f"/apis/apps/v1/namespaces/{serving.namespace}/deployments/llm-canary"
     )
     await asyncio.sleep(2)
-    kill_the_operator()
+    await kill_the_operator(serving.client)
     await serving.phase("Succeeded")
     status = await serving.status()
     assert status["attempt"] == attempt
@@ -323,8 +324,12 @@ async def test_an_operator_that_is_killed_goes_on_where_it_was(
     assert canary["metadata"]["ownerReferences"][0]["name"] == "up"
 
 
-def kill_the_operator() -> None:
-    """SIGKILL: the process has no chance to tidy up. The node agent starts it again."""
+async def kill_the_operator(client: Client) -> None:
+    """SIGKILL: the process has no chance to tidy up.
+
+    Its pod goes too, so that its Deployment makes another at once: started again in place it
+    would wait longer each time, and all the tests of this cluster with it.
+    """
     found = [
         int(entry.name)
         for entry in Path("/proc").iterdir()
@@ -333,6 +338,11 @@ def kill_the_operator() -> None:
     assert found, "the operator does not run"
     for pid in found:
         os.kill(pid, signal.SIGKILL)
+    await client.delete(
+        "/api/v1/namespaces/vllm-upgrade-system/pods",
+        labelSelector="app.kubernetes.io/name=vllm-upgrade-operator",
+        gracePeriodSeconds=0,
+    )
 
 
 def _command_line(process: Path) -> bytes:
