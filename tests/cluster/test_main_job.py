@@ -330,19 +330,24 @@ async def kill_the_operator(client: Client) -> None:
     Its pod goes too, so that its Deployment makes another at once: started again in place it
     would wait longer each time, and all the tests of this cluster with it.
     """
-    found = [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and b"vllm_upgrade_operator" in _command_line(entry)
-    ]
-    assert found, "the operator does not run"
-    for pid in found:
-        os.kill(pid, signal.SIGKILL)
+    assert _kill_processes("vllm_upgrade_operator"), "the operator does not run"
     await client.delete(
         "/api/v1/namespaces/vllm-upgrade-system/pods",
         labelSelector="app.kubernetes.io/name=vllm-upgrade-operator",
         gracePeriodSeconds=0,
     )
+
+
+def _kill_processes(named: str) -> int:
+    """SIGKILL every process of the cluster with this in its command line; give their number."""
+    found = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and named.encode() in _command_line(entry)
+    ]
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return len(found)
 
 
 def _command_line(process: Path) -> bytes:

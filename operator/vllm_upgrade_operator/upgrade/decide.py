@@ -7,6 +7,7 @@ go on. Harm therefore acts in every phase, also while a person is asked.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.v1alpha1 import Attempt, Phase, Progress
@@ -115,7 +116,9 @@ def _left_as_it_is(o: Observation, status: VLLMUpgradeStatus) -> bool:
 def _begin(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Start clean: nothing of an earlier attempt counts, but its timeline stays readable."""
     number = 1 if status.attempt is None else status.attempt.number + 1
-    attempt = Attempt(id=f"{o.spec_hash[:8]}-{number}", number=number, hash=o.spec_hash)
+    # The object is part of it: an approval in an exported manifest must not approve its copy.
+    name = hashlib.sha256(f"{o.uid}/{o.spec_hash}".encode()).hexdigest()[:8]
+    attempt = Attempt(id=f"{name}-{number}", number=number, hash=o.spec_hash)
     fresh = type(status)(
         attempt=attempt,
         timeline=status.timeline,

@@ -31,6 +31,8 @@ _LOOKED_AT = JUDGED | {Phase.VERIFYING, Phase.ROLLING_BACK}
 # off to the next wake-up would halve the rate.
 _EARLY = 0.9
 
+_UNREAD = "metrics of the candidate's pods cannot be read"
+
 
 def look_is_due(spec: VLLMUpgradeSpec, status: VLLMUpgradeStatus, now: float) -> bool:
     """Whether pods should be scraped now."""
@@ -62,7 +64,9 @@ def look(
     peers = stable_pods(o)
     canary, stable = _deltas(judged_pods(o, status, now)), _deltas(peers)
     if not canary or (peers and not stable):
-        # Blind: what was found before stays on show, but no step may go on because of it.
+        # Blind: what was found before stays on show, but nothing may go on because of it.
+        if _unread(o, status):
+            status = remember(status, doubt=_UNREAD)
         judged = status.phase in (Phase.CANARY, Phase.HALTED)
         return (status.model_copy(update={"verdict": Verdict.HOLD}) if judged else status), None
     judgement = judge(
@@ -85,10 +89,12 @@ def look(
     )
     evidence = tuple(Evidence(name=n, value=v) for n, v in sorted(judgement.evidence.items()))
     doubts = [r.reason for r in judgement.results if r.doubtful and not r.observe_only]
+    if _unread(o, status):
+        doubts.append(_UNREAD)
     status = remember(status, doubt=doubts[0][:1024] if doubts else None)
     verdict = judgement.verdict
-    if verdict is Verdict.PASS and _unread(o, status):
-        # The pods that could be read do not speak for the one that could not.
+    if verdict is Verdict.PASS and (_unread(o, status) or _cold(o, status, now)):
+        # The pods that were judged do not speak for the one that was not.
         verdict = Verdict.HOLD
     if verdict is Verdict.PASS:
         status = remember(status, passed_at=rfc3339(now))
@@ -112,11 +118,7 @@ def judged_pods(o: Observation, status: VLLMUpgradeStatus, now: float) -> list[P
     """The pods on the candidate's side: in the traffic, and warm."""
     warmup = o.spec.analysis.warmup
     interval = seconds_of(o.spec.analysis.interval)
-    pods: list[tuple[Pod, float]] = []
-    for pod in () if o.canary is None else o.canary.pods:
-        admitted = pod.annotations.get(ADMITTED_AT)
-        if is_ready(pod) and admitted is not None and is_admitted(pod, o.traffic_keys):
-            pods.append((pod, seconds(admitted)))
+    pods = [(pod, _admitted_at(pod, now)) for pod in _admitted(o)]
     if status.progress.promoted:
         pods.extend((pod, since(None, pod.ready_at or now)) for pod in promoted_pods(o))
     return [
@@ -126,6 +128,27 @@ def judged_pods(o: Observation, status: VLLMUpgradeStatus, now: float) -> list[P
         if now - began >= seconds_of(warmup.duration) + interval
         and (pod.offered or 0.0) >= warmup.requests
     ]
+
+
+def _admitted(o: Observation) -> list[Pod]:
+    """The canary pods that serve and are in the traffic."""
+    pods = () if o.canary is None else o.canary.pods
+    return [p for p in pods if is_ready(p) and is_admitted(p, o.traffic_keys)]
+
+
+def _admitted_at(pod: Pod, now: float) -> float:
+    """When a pod was let into the traffic; an annotation that says nothing means just now."""
+    try:
+        return seconds(pod.annotations.get(ADMITTED_AT, ""))
+    except ValueError:
+        return now
+
+
+def _cold(o: Observation, status: VLLMUpgradeStatus, now: float) -> bool:
+    """Whether a canary pod takes traffic and does not count yet."""
+    warm = {p.uid for p in judged_pods(o, status, now)}
+    pods = () if o.canary is None else o.canary.pods
+    return any(is_ready(p) and is_admitted(p, o.traffic_keys) and p.uid not in warm for p in pods)
 
 
 def _unread(o: Observation, status: VLLMUpgradeStatus) -> bool:
@@ -166,7 +189,7 @@ def unconvinced(status: VLLMUpgradeStatus) -> str:
     open_checks = [c for c in status.checks if c.verdict != Verdict.PASS]
     if not status.checks:
         return "no requests were judged on the canary"
-    return "; ".join(f"{c.name}: {c.reason}" for c in open_checks[:3]) or "no open check"
+    return "; ".join(f"{c.name}: {c.reason}" for c in open_checks[:3]) or "pods still warm up"
 
 
 def _target_pods(o: Observation) -> tuple[Pod, ...]:

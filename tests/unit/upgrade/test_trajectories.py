@@ -7,7 +7,8 @@ import copy
 import pytest
 
 from tests.unit.upgrade.world import NEW, OLD, V1, World, calm
-from vllm_upgrade_operator.upgrade.names import ACTIVE_RUNNER, ROLE
+from vllm_upgrade_operator.upgrade.names import ACTIVE_RUNNER, ADMITTED_AT, ROLE
+from vllm_upgrade_operator.upgrade.times import seconds
 from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
 
 
@@ -183,6 +184,36 @@ def test_a_bake_does_not_end_in_doubt(*, heals: bool, end: str) -> None:
         assert world.status.verdict == "Pass"
     else:
         assert world.template == OLD
+
+
+def test_a_bake_that_sees_nothing_does_not_end_well() -> None:
+    world = World()
+    world.run_until("Baking")
+    world.mute = frozenset(p.name for p in world.of("llm"))
+    world.run_until("Halted", limit=120)
+    assert "cannot be read" in (world.status.message or "")
+    world.run_until("RolledBack")
+    assert world.template == OLD
+
+
+def test_a_step_does_not_pass_while_its_pods_are_cold() -> None:
+    world = World()
+    world.spec["strategy"]["steps"][1]["hold"] = "1s"
+    world.spec["analysis"]["warmup"] = {"duration": "20s", "requests": 5}
+    world.run_until("Promoting")
+    assert world.status.step is not None
+    last = max(seconds(p.annotations[ADMITTED_AT]) for p in world.of("canary"))
+    assert world.now - last >= 20.0
+
+
+def test_the_same_spec_in_another_object_is_another_attempt() -> None:
+    ids = set()
+    for uid in ("one", "other"):
+        world = World(uid=uid)
+        world.run_until("Canary")
+        assert world.status.attempt is not None
+        ids.add(world.status.attempt.id)
+    assert len(ids) == 2
 
 
 @pytest.mark.parametrize("side", ["candidate_delta", "stable_delta"])

@@ -115,6 +115,7 @@ class World:
     candidate_delta: Delta | None = field(default_factory=calm)
     stable_delta: Delta | None = field(default_factory=calm)
     rolls_slowly: bool = False
+    uid: str = "uid-up"
     mute: frozenset[str] = frozenset()
     """Pods whose metrics cannot be read."""
     most_canary_pods: int = 1000
@@ -189,7 +190,7 @@ class World:
         return Observation(
             name="up",
             namespace="serving",
-            uid="uid-up",
+            uid=self.uid,
             generation=self.generation,
             annotations=self.annotations,
             deleting=self.deleting,
@@ -265,7 +266,7 @@ class World:
             self.canary_replicas, self.canary_deleting = None, False
         allowed = min(self.canary_replicas or 0, self.most_canary_pods)
         while len([p for p in self.of("canary") if not p.ended]) < allowed:
-            self._add("canary", "canary", ready=False, labels={"team": "a", CANARY: "uid-up"})
+            self._add("canary", "canary", ready=False, labels={"team": "a", CANARY: self.uid})
         wanted = self._hash(self.template)
         old = [p for p in self._alive() if p.template_hash != wanted]
         young = [p for p in self._alive() if p.ready_at is None]
