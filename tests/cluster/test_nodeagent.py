@@ -339,7 +339,7 @@ async def test_configuration_comes_as_variables_and_files(ns: Namespace) -> None
                 {"name": "cm", "mountPath": "/etc/some/new/place", "readOnly": True},
                 {"name": "s", "mountPath": "/run/word", "subPath": "word"},
             ],
-            workingDir="/work/here",
+            workingDir="/srv/here",
         ),
         annotations={"a/b": "note"},
         restartPolicy="Never",
@@ -352,7 +352,7 @@ async def test_configuration_comes_as_variables_and_files(ns: Namespace) -> None
     assert (await ns.log()).split("\n")[:3] == [
         "v hidden note note-v-$(k)",
         "vhidden",
-        "/work/here",
+        "/srv/here",
     ]
 
 

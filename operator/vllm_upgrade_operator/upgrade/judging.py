@@ -147,8 +147,7 @@ def _admitted_at(pod: Pod, now: float) -> float:
 def _cold(o: Observation, status: VLLMUpgradeStatus, now: float) -> bool:
     """Whether a canary pod takes traffic and does not count yet."""
     warm = {p.uid for p in judged_pods(o, status, now)}
-    pods = () if o.canary is None else o.canary.pods
-    return any(is_ready(p) and is_admitted(p, o.traffic_keys) and p.uid not in warm for p in pods)
+    return any(p.uid not in warm for p in _admitted(o))
 
 
 def _unread(o: Observation, status: VLLMUpgradeStatus) -> bool:

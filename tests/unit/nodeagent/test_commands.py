@@ -5,7 +5,7 @@ from localcluster.nodeagent.commands import command_line, write_programs
 from localcluster.nodeagent.images import Image
 
 DIGEST = "sha256:" + "0" * 64
-WORDS = {"python": "/bin/echo", "root": "/root/of", "pod_ip": "10.244.0.9"}
+WORDS = {"python": "/bin/echo", "root": "/opt/of", "pod_ip": "10.244.0.9"}
 SIM = Image("sim", ("{python}", "-m", "sim"), DIGEST, host_flag="--host", is_vllm=True)
 PLAIN = Image("plain", ("run", "it"), DIGEST)
 
