@@ -156,7 +156,7 @@ def test_a_value_that_is_none_is_refused_by_name(value: str, says: str) -> None:
 @pytest.fixture
 async def admin() -> AsyncIterator[Client]:
     if "KUBECONFIG" not in os.environ:
-        pytest.skip("needs a local cluster: python -m localcluster exec -- pytest ...")
+        pytest.fail("needs a local cluster: python -m localcluster exec -- pytest ...")
     async with await Client.from_kubeconfig(os.environ["KUBECONFIG"]) as client:
         yield client
 

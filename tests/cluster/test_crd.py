@@ -39,7 +39,7 @@ PATIENCE = 30.0
 async def client() -> AsyncIterator[Client]:
     """A client of an API server that has the CRD: the operator's chart brought it, or we do."""
     if "KUBECONFIG" not in os.environ:
-        pytest.skip("needs a local cluster: python -m localcluster exec -- pytest ...")
+        pytest.fail("needs a local cluster: python -m localcluster exec -- pytest ...")
     async with await Client.from_kubeconfig(os.environ["KUBECONFIG"]) as client:
         if await client.find(f"{CRDS}/{CRD['metadata']['name']}") is None:
             await client.create(CRDS, CRD, **STRICT)

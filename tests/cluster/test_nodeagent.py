@@ -109,7 +109,7 @@ class Namespace:
 @pytest.fixture
 async def ns() -> AsyncIterator[Namespace]:
     if "KUBECONFIG" not in os.environ:
-        pytest.skip("runs inside the local cluster: python -m localcluster exec -- pytest ...")
+        pytest.fail("runs inside the local cluster: python -m localcluster exec -- pytest ...")
     async with await Client.from_kubeconfig(os.environ["KUBECONFIG"]) as client:
         name = f"nodeagent-{secrets.token_hex(3)}"
         await client.create("/api/v1/namespaces", {"metadata": {"name": name}})

@@ -115,7 +115,7 @@ async def run(*command: str) -> tuple[int, str]:
 @pytest.fixture(params=["helm", "server-side", "client-side"])
 async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Owner]:
     if "KUBECONFIG" not in os.environ:
-        pytest.skip("needs a local cluster: python -m localcluster exec -- pytest ...")
+        pytest.fail("needs a local cluster: python -m localcluster exec -- pytest ...")
     namespace = f"ownership-{secrets.token_hex(4)}"
     async with await Client.from_kubeconfig(os.environ["KUBECONFIG"]) as client:
         await client.create("/api/v1/namespaces", {"metadata": {"name": namespace}})

@@ -118,7 +118,7 @@ class Place:
 @pytest.fixture
 async def place() -> AsyncIterator[Place]:
     if "KUBECONFIG" not in os.environ:
-        pytest.skip("needs a local cluster: python -m localcluster exec -- pytest ...")
+        pytest.fail("needs a local cluster: python -m localcluster exec -- pytest ...")
     async with await Client.from_kubeconfig(os.environ["KUBECONFIG"]) as admin:
         name = f"policies-{secrets.token_hex(3)}"
         await admin.create("/api/v1/namespaces", {"metadata": {"name": name}})
