@@ -32,12 +32,11 @@ class Histogram:
         return self.counts[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What one scrape of one pod says, summed over its `engine` series.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What is known of one pod, summed over its `engine` series.
 
     Attributes:
-        taken_at: Seconds since the Unix epoch.
         offered: Requests on the generation handlers, whatever their answer.
         rejected: Requests refused by admission control.
         errors: Server errors that are not rejections, and requests that ended in an engine error.
@@ -57,60 +56,51 @@ class Sample:
         itl: Inter-token latency.
         e2e: Time from arrival to the last token.
         models: The model names that the series carry.
+    """
+
+    offered: float | None
+    rejected: float | None
+    errors: float | None
+    client_errors: float | None
+    preemptions: float | None
+    finished: float | None
+    prompt_tokens: float | None
+    generation_tokens: float | None
+    rejections_approximate: bool
+    running: float | None
+    waiting: float | None
+    kv_usage: float | None
+    kv_capacity_tokens: float | None
+    draft_tokens: float | None
+    accepted_tokens: float | None
+    ttft: Histogram | None
+    itl: Histogram | None
+    e2e: Histogram | None
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample(Figures):
+    """What one scrape of one pod says.
+
+    Attributes:
+        taken_at: Seconds since the Unix epoch.
         process_started_at: When the server process started, seconds since the Unix epoch.
     """
 
     taken_at: float
-    offered: float | None
-    rejected: float | None
-    errors: float | None
-    client_errors: float | None
-    preemptions: float | None
-    finished: float | None
-    prompt_tokens: float | None
-    generation_tokens: float | None
-    rejections_approximate: bool
-    running: float | None
-    waiting: float | None
-    kv_usage: float | None
-    kv_capacity_tokens: float | None
-    draft_tokens: float | None
-    accepted_tokens: float | None
-    ttft: Histogram | None
-    itl: Histogram | None
-    e2e: Histogram | None
-    models: tuple[str, ...]
     process_started_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta(Figures):
     """What happened in one pod in a span of time.
 
     Counters and histograms are differences over `seconds`; gauges (`running`, `waiting`,
-    `kv_usage`, `kv_capacity_tokens`) are what they were at its end. Fields as in `Sample`.
+    `kv_usage`, `kv_capacity_tokens`) are what they were at its end.
     """
 
     seconds: float
-    offered: float | None
-    rejected: float | None
-    errors: float | None
-    client_errors: float | None
-    preemptions: float | None
-    finished: float | None
-    prompt_tokens: float | None
-    generation_tokens: float | None
-    rejections_approximate: bool
-    running: float | None
-    waiting: float | None
-    kv_usage: float | None
-    kv_capacity_tokens: float | None
-    draft_tokens: float | None
-    accepted_tokens: float | None
-    ttft: Histogram | None
-    itl: Histogram | None
-    e2e: Histogram | None
-    models: tuple[str, ...]
 
 
 # What only ever grows in one process. `errors` is left out: it is computed from two counters that
