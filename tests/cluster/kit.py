@@ -78,14 +78,16 @@ class Serving:
         counts = [status.get(k, 0) for k in ("readyReplicas", "updatedReplicas", "replicas")]
         return seen and counts == [wanted] * 3
 
-    async def upgrade(self, name: str = "up", **spec: Any) -> None:
+    async def upgrade(
+        self, name: str = "up", *, annotations: Mapping[str, str] | None = None, **spec: Any
+    ) -> None:
         """Apply a VLLMUpgrade; the given parts replace those of a quick default."""
         await self.client.create(
             f"{GROUP}/namespaces/{self.namespace}/vllmupgrades",
             {
                 "apiVersion": f"{DOMAIN}/v1alpha1",
                 "kind": "VLLMUpgrade",
-                "metadata": {"name": name},
+                "metadata": {"name": name, "annotations": dict(annotations or {})},
                 "spec": {**quick_spec(), **spec},
             },
             fieldValidation="Strict",
@@ -106,6 +108,10 @@ class Serving:
         await self.client.patch(
             self.path(name), {"metadata": {"annotations": dict(annotations)}}, MERGE
         )
+
+    async def set_spec(self, change: Mapping[str, Any], name: str = "up") -> None:
+        """Change parts of an upgrade's spec, by a merge patch."""
+        await self.client.patch(self.path(name), {"spec": dict(change)}, MERGE)
 
     # Looking at things.
 
@@ -137,9 +143,18 @@ class Serving:
 
     # Waiting.
 
-    async def phase(self, *phases: str, name: str = "up", seconds: float = PATIENCE) -> str:
-        """Wait for one of the phases; at another end, or too late, fail with the whole story."""
-        ends = {"Succeeded", "RolledBack", "Blocked", "Halted"}
+    async def phase(
+        self,
+        *phases: str,
+        name: str = "up",
+        seconds: float = PATIENCE,
+        passing: tuple[str, ...] = (),
+    ) -> str:
+        """Wait for one of the phases; too late, or at another end, fail with the whole story.
+
+        `passing` names ends that it may pass on its way, as the end of an earlier attempt.
+        """
+        ends = {"Succeeded", "RolledBack", "Blocked", "Halted"} - set(passing)
         deadline = time.monotonic() + seconds
         status: dict[str, Any] = {}
         while time.monotonic() < deadline:

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.cluster
 SYSTEM = "vllm-upgrade-system"
 OPERATOR = "vllm-upgrade-operator"
 APPROVE = "vllmupgrade.dev/approve"
+PROMOTE = "vllmupgrade.dev/promote"
 APPROVED_BY = "vllmupgrade.dev/approved-by"
 DRY = {"dryRun": "All"}
 
@@ -187,7 +188,7 @@ async def test_without_the_right_spec_verbs_and_status_stay_as_they_are(place: P
     client = await place.account("creator", UPGRADER)
     says = "may not patch Deployment llm"
     await refused(client.patch(path, {"spec": {"reason": "mine"}}, MERGE, **DRY), says)
-    for annotation in (APPROVE, "vllmupgrade.dev/promote", "vllmupgrade.dev/abort"):
+    for annotation in (APPROVE, PROMOTE, "vllmupgrade.dev/abort"):
         patch = {"metadata": {"annotations": {annotation: "1", APPROVED_BY: place.user("creator")}}}
         await refused(client.patch(path, patch, MERGE, **DRY), says)
     status = {"status": {"phase": "Promoting"}}
@@ -200,14 +201,15 @@ async def test_without_the_right_spec_verbs_and_status_stay_as_they_are(place: P
     assert changed["metadata"]["labels"] == {"team": "a"}
 
 
-async def test_an_approval_names_who_approves(place: Place) -> None:
+@pytest.mark.parametrize("verb", [APPROVE, PROMOTE])
+async def test_a_decision_names_who_decides(place: Place, verb: str) -> None:
     await place.upgrade("up")
     path = f"{place.upgrades}/up"
     client = await place.account("owner", UPGRADER, may_patch("llm"))
     says = f"must name who approves: {place.user('owner')}"
 
     def approval(**parts: str | None) -> dict[str, Any]:
-        keys = {"value": APPROVE, "by": APPROVED_BY}
+        keys = {"value": verb, "by": APPROVED_BY}
         return {"metadata": {"annotations": {keys[k]: v for k, v in parts.items()}}}
 
     await refused(client.patch(path, approval(value="1.2"), MERGE, **DRY), says)
@@ -216,7 +218,7 @@ async def test_an_approval_names_who_approves(place: Place) -> None:
         'approved-by is "somebody"',
         says,
     )
-    await refused(client.create(place.upgrades, body("up2", {APPROVE: "1.1"}), **DRY), says)
+    await refused(client.create(place.upgrades, body("up2", {verb: "1.1"}), **DRY), says)
     good = approval(value="1.2", by=place.user("owner"))
     await client.patch(path, good, MERGE)
     # Afterwards others may change other things, but not put their name to it.

@@ -158,6 +158,11 @@ class Strategy(Model):
         description="Steps in order.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
+    promotion: Literal["Automatic", "Manual"] = Field(
+        "Automatic",
+        description="Whether the last step's evidence is enough to promote, or a person says so by "
+        "the annotation vllmupgrade.dev/promote.",
+    )
     bake: Duration = Field("15m", description="How long to watch on after promotion.")
     schedule_deadline: Duration = Field(
         "15m", description="How long a pod may wait for a node or its image."
@@ -175,6 +180,16 @@ class Strategy(Model):
         description="Further label keys that route traffic, beside those of Services and of the "
         "target.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+
+
+class Rollback(Model):
+    """How known-good is restored."""
+
+    pin_digest: bool = Field(
+        False,
+        description="Whether to set the image by its recorded digest where its tag has moved "
+        "meanwhile.",
     )
 
 
@@ -263,3 +278,9 @@ class VLLMUpgradeSpec(Model):
     runner: Runner = Field(default=Runner(), description="Which model runner it has to run.")
     strategy: Strategy = Field(default=Strategy(), description="How it is rolled.")
     analysis: Analysis = Field(default=Analysis(), description="How it is judged.")
+    rollback: Rollback = Field(default=Rollback(), description="How it is rolled back.")
+    paused: bool = Field(
+        False,
+        description="Whether to stay where it is: nothing new is begun, admitted or promoted. "
+        "Watching goes on, and harm is still acted on. What is rolled back is rolled back.",
+    )

@@ -144,10 +144,22 @@ class Evidence(Model):
 
 
 class HandledActions(Model):
-    """The last value of each verb's annotation that was acted on."""
+    """The values of the verbs' annotations that were acted on: each acts once."""
 
     approve: Annotated[str, Field(max_length=128)] | None = Field(
         None, description="The last approval."
+    )
+    promote: Annotated[str, Field(max_length=128)] | None = Field(
+        None, description="The last decision to promote."
+    )
+    retry: Annotated[str, Field(max_length=128)] | None = Field(
+        None, description="The last decision to try again."
+    )
+    aborts: Annotated[tuple[Short, ...], Field(max_length=16)] = Field(
+        (),
+        description="The last decisions to abort, oldest first: an abort names no attempt, so an "
+        "old value that comes back from Git is only known by being remembered.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
 
@@ -160,6 +172,10 @@ class Progress(Model):
     )
     step_since: Time | None = Field(None, description="When the step's pods were all admitted.")
     approval_since: Time | None = Field(None, description="When approval was first asked for.")
+    paused_since: Time | None = Field(None, description="When spec.paused was seen to be true.")
+    decided: bool = Field(
+        False, description="A person promoted it although evidence was missing; harm still acts."
+    )
     passed_at: Time | None = Field(None, description="When this step's checks last passed.")
     look_at: Time | None = Field(None, description="When pods were last scraped.")
     ready_high_water: Count = Field(0, description="Most promoted pods ever ready.")

@@ -8,14 +8,16 @@ go on. Harm therefore acts in every phase, also while a person is asked.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.v1alpha1 import Attempt, Phase, Progress
-from vllm_upgrade_operator.upgrade import conditions, judging
+from vllm_upgrade_operator.upgrade import conditions, judging, pausing, verbs
 from vllm_upgrade_operator.upgrade.decision import Decision, Needs
-from vllm_upgrade_operator.upgrade.flow import Turn, enter, halt, roll_back
+from vllm_upgrade_operator.upgrade.flow import Turn, enter, halt, remember, roll_back
 from vllm_upgrade_operator.upgrade.health import failure
 from vllm_upgrade_operator.upgrade.labels import label_actions
+from vllm_upgrade_operator.upgrade.names import ABORT
 from vllm_upgrade_operator.upgrade.phases import begin, canary, promote, rollback, stopped
 from vllm_upgrade_operator.upgrade.report import report
 from vllm_upgrade_operator.upgrade.times import rfc3339
@@ -77,17 +79,32 @@ def decide(o: Observation, status: VLLMUpgradeStatus, now: float) -> Decision:
     """Decide what to do now. Pure: the same input gives the same decision."""
     if _is_new_attempt(o, status) and not o.deleting:
         return _finish(o, _begin(o, status, now), now)
+    if o.deleting:
+        return _finish(o, _turn(o, status, now), now)
+    heard = verbs.hear(o, status, now)
+    if heard.retry:
+        turn = _begin(o, heard.status, now)
+    elif heard.abort:
+        turn = _aborted(o, heard.status, now)
+    else:
+        turn = _turn(o, heard.status, now)
+    return _finish(o, replace(turn, notices=(*heard.notices, *turn.notices)), now)
+
+
+def _turn(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     status, judgement = judging.look(o, status, now)
     harm = None if judgement is None else judging.harm(judgement)
-    turn = (
+    if not o.spec.paused:
+        status = pausing.resumed(status, now)
+    return (
         _deleted(o, status, now)
         or _superseded(o, status, now)
         or _unguarded(o, status, now)
         or _harmed(o, status, harm, now)
         or _refused(o, status, now)
+        or (pausing.paused(o, status, now) if pausing.stops(o, status) else None)
         or _PHASES[status.phase](o, status, now)
     )
-    return _finish(o, turn, now)
 
 
 def _is_new_attempt(o: Observation, status: VLLMUpgradeStatus) -> bool:
@@ -115,6 +132,8 @@ def _left_as_it_is(o: Observation, status: VLLMUpgradeStatus) -> bool:
 
 def _begin(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Start clean: nothing of an earlier attempt counts, but its timeline stays readable."""
+    if status.attempt is None:
+        status = verbs.at_first_sight(o, status)
     number = 1 if status.attempt is None else status.attempt.number + 1
     # The object is part of it: an approval in an exported manifest must not approve its copy.
     name = hashlib.sha256(f"{o.uid}/{o.spec_hash}".encode()).hexdigest()[:8]
@@ -142,6 +161,15 @@ def _deleted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | No
     if _out_of_our_hands(status):
         return None
     return roll_back(status, "Aborted", "the VLLMUpgrade was deleted", now=now, type_="Normal")
+
+
+def _aborted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
+    """Give the attempt up because a person says so, whatever else is going on."""
+    message = f"aborted by a person ({ABORT}={o.annotations[ABORT]:.64})"
+    if status.phase in _NOTHING_STARTED or _out_of_our_hands(status):
+        closed = remember(status, result_reason="Aborted", result_message=message)
+        return enter(closed, Phase.ROLLED_BACK, "Aborted", message, now=now).having(*begin.clear(o))
+    return roll_back(status, "Aborted", message, now=now, type_="Normal")
 
 
 def _superseded(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | None:

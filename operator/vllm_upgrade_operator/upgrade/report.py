@@ -128,6 +128,8 @@ def _conditions(o: Observation, status: VLLMUpgradeStatus, now: float) -> VLLMUp
 
 
 def _reconciling_reason(status: VLLMUpgradeStatus) -> str:
+    if status.progress.paused_since is not None:
+        return "Paused"
     if status.phase == Phase.CANARY and status.progress.approval_since is not None:
         return "WaitingForApproval"
     return str(status.phase)

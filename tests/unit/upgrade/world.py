@@ -137,16 +137,19 @@ class World:
         """Reconcile for so many seconds of simulated time."""
         end = self.now + seconds
         while self.now < end:
-            requeue = self.reconcile()
-            step = 1.0 if requeue is None else min(max(requeue, 0.0), 1.0)
-            self.now += step or 0.01
+            self._step()
 
     def run_until(self, phase: str, limit: float = 600.0) -> None:
         """Reconcile until the phase is reached; fails after `limit` simulated seconds."""
         end = self.now + limit
         while self.status.phase != phase:
             assert self.now < end, f"{phase} not reached: {self.phases} {self.status.message}"
-            self.run(0.5)
+            self._step()
+
+    def _step(self) -> None:
+        requeue = self.reconcile()
+        step = 1.0 if requeue is None else min(max(requeue, 0.0), 1.0)
+        self.now += step or 0.01
 
     def reconcile(self) -> float | None:
         """Do one reconcile, as `cluster/reconcile.py` does."""

@@ -9,7 +9,7 @@ from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import CandidateStatus, Phase, StepStatus
 from vllm_upgrade_operator.judge.model import Verdict
 from vllm_upgrade_operator.judge.words import plural
-from vllm_upgrade_operator.upgrade import approval, conditions
+from vllm_upgrade_operator.upgrade import approval, conditions, promotion
 from vllm_upgrade_operator.upgrade.decision import Admit, EnsureCanary
 from vllm_upgrade_operator.upgrade.flow import (
     Turn,
@@ -110,6 +110,8 @@ def canary(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
 def _hold(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
     """The hold of a step: time, evidence, approval, in this order."""
     index, step = _present_step(scene, status)
+    if promotion.asked(scene.o, status):
+        return _promote_at_once(scene, status, now)
     began = since(status.progress.step_since, now)
     hold_end = began + seconds_of(step.hold)
     if now < hold_end:
@@ -121,8 +123,12 @@ def _hold(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
         )
     if status.verdict != Verdict.PASS:
         return _without_evidence(scene, status, began, now)
+    strategy = scene.o.spec.strategy
+    if strategy.promotion == "Manual" and index + 1 >= len(strategy.steps):
+        # This is more than an approval of the last step, and stands for it.
+        return _ask(scene, status, now, promote=True)
     if step.approval and not approval.given(scene.o, status):
-        return _ask(scene, status, now)
+        return _ask(scene, status, now, promote=False)
     return _next(scene, status, step, index, now)
 
 
@@ -155,23 +161,24 @@ def _without_evidence(scene: _Scene, status: VLLMUpgradeStatus, began: float, no
     )
 
 
-def _ask(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
+def _ask(scene: _Scene, status: VLLMUpgradeStatus, now: float, *, promote: bool) -> Turn:
+    """Ask a person for the step's approval, or for the promotion."""
+    step = f"step {_step_words(status)}"
+    if promote:
+        what, command = f"{step} passed and waits to be promoted", promotion.command
+        late = "PromotionTimeout", "nobody promoted it"
+    else:
+        what, command = f"{step} passed and waits for approval", approval.command
+        late = "ApprovalTimeout", f"nobody approved {step}"
     asked = status.progress.approval_since
     if asked is None:
         status = remember(status, approval_since=rfc3339(now))
-    end = since(asked, now) + seconds_of(scene.o.spec.strategy.halt_timeout)
+    timeout = scene.o.spec.strategy.halt_timeout
+    end = since(asked, now) + seconds_of(timeout)
     if now > end:
-        return roll_back(
-            status,
-            "ApprovalTimeout",
-            f"nobody approved step {_step_words(status)} within spec.strategy.haltTimeout "
-            f"({scene.o.spec.strategy.halt_timeout})",
-            now=now,
-        )
-    message = (
-        f"step {_step_words(status)} passed and waits for approval: "
-        f"{approval.command(scene.o, status)}; rolled back otherwise"
-    )
+        words = f"{late[1]} within spec.strategy.haltTimeout ({timeout})"
+        return roll_back(status, late[0], words, now=now)
+    message = f"{what}: {command(scene.o, status)}; rolled back otherwise"
     turn = wait(status, message, until=end)
     return turn if asked is not None else approval.announce(turn, message)
 
@@ -183,13 +190,26 @@ def _next(scene: _Scene, status: VLLMUpgradeStatus, step: Step, index: int, now:
         status = _begin_step(scene, status, index + 1, now)
         status = note(status, "StepPassed", f"step {_step_words(status)} begins", now)
         return wait(status, f"step {_step_words(status)} begins")
+    return _to_promotion(scene, status, "all steps passed", now)
+
+
+def _promote_at_once(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
+    """Promote because a person says so, with the verdict that there is."""
+    verdict = status.verdict or Verdict.HOLD
+    left = "" if verdict == Verdict.PASS else f" ({unconvinced(status)})"
+    skipped = f"in step {_step_words(status)}, with verdict {verdict}{left}"
+    status = promotion.record(scene.o, status, skipped, now)
+    return _to_promotion(scene, status, f"promoted by a person {skipped}", now)
+
+
+def _to_promotion(scene: _Scene, status: VLLMUpgradeStatus, why: str, now: float) -> Turn:
     # Said before it is done: an operator that is killed after the write would otherwise find a
     # template that it does not know for its own.
     return enter(
         remember(status, promoted=True),
         Phase.PROMOTING,
         "Promoting",
-        f"all steps passed: {scene.target.name} gets the candidate's template",
+        f"{why}: {scene.target.name} gets the candidate's template",
         now=now,
     )
 

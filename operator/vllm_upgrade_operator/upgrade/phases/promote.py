@@ -132,7 +132,7 @@ def baking(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if removal is not None:
         message, actions, due = removal
         return wait(status, f"baking; {message}", *actions, until=max(end, due))
-    doubt = status.progress.doubt
+    doubt = None if status.progress.decided else status.progress.doubt
     if now >= end and doubt is not None:
         # Ending here would call good what may well be found bad in a moment.
         patience = end + seconds_of(o.spec.analysis.max_duration)

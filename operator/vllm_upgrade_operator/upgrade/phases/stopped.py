@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import Phase
 from vllm_upgrade_operator.judge.model import Verdict
+from vllm_upgrade_operator.upgrade import promotion
 from vllm_upgrade_operator.upgrade.decision import DropRevisions
 from vllm_upgrade_operator.upgrade.flow import Turn, enter, phase_since, remember, roll_back
 from vllm_upgrade_operator.upgrade.phases.rollback import in_order
@@ -48,6 +49,15 @@ def halted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
             Phase.BAKING if status.progress.promoted else Phase.CANARY,
             "EvidenceArrived",
             "the evidence that was missing has arrived",
+            now=now,
+        )
+    if reason == "Inconclusive" and promotion.asked(o, status):
+        words = "although evidence was missing"
+        return enter(
+            remember(promotion.record(o, status, words, now), halt_reason=None, promoted=True),
+            Phase.BAKING if status.progress.promoted else Phase.PROMOTING,
+            "PromotedByPerson",
+            f"promoted by a person {words}",
             now=now,
         )
     if now > end:
