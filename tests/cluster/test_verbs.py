@@ -33,6 +33,12 @@ async def begin(serving: Serving, *, rate: float = 20, **strategy: Any) -> dict[
 
 
 async def attempt(serving: Serving) -> str:
+    """Give the attempt's id, as soon as it has begun."""
+
+    async def there() -> bool:
+        return "attempt" in await serving.status()
+
+    await serving.until(there, "an attempt")
     return str((await serving.status())["attempt"]["id"])
 
 
@@ -52,6 +58,13 @@ async def message_has(serving: Serving, *words: str) -> None:
         return all(word in message for word in words)
 
     await serving.until(there, f"a message with {words}")
+
+
+async def admitted(serving: Serving) -> None:
+    async def there() -> bool:
+        return bool((await serving.status()).get("canary", {}).get("admitted"))
+
+    await serving.until(there, "the canary in the traffic")
 
 
 async def is_as_before(serving: Serving, before: dict[str, Any]) -> None:
@@ -147,11 +160,7 @@ async def test_only_the_right_approval_counts(serving: Serving) -> None:
 
 async def test_promote_skips_the_rest_of_the_steps(serving: Serving) -> None:
     await begin(serving, steps=LONG)
-
-    async def admitted() -> bool:
-        return bool((await serving.status()).get("canary", {}).get("admitted"))
-
-    await serving.until(admitted, "the canary in the traffic")
+    await admitted(serving)
     await serving.annotate({PROMOTE: "0123abcd-1", **BY})
     right = await attempt(serving)
     assert right in await event(serving, "PromoteIgnored")
@@ -171,7 +180,7 @@ async def test_without_traffic_a_person_may_decide(serving: Serving) -> None:
     await serving.upgrade(analysis=analysis)
     await serving.phase("Halted")
     await serving.annotate({PROMOTE: await attempt(serving), **BY})
-    await serving.phase("Succeeded")
+    await serving.phase("Succeeded", passing=("Halted",))
     reasons = [e["reason"] for e in (await serving.status())["timeline"]]
     assert "PromotedByPerson" in reasons
 
@@ -224,14 +233,17 @@ async def test_a_halt_that_nobody_ends_is_rolled_back(serving: Serving) -> None:
 
 async def test_a_pause_holds_and_a_resume_goes_on(serving: Serving) -> None:
     before = await begin(serving, steps=[{"replicas": 1, "hold": "3s"}])
-    await serving.phase("Canary")
+    await admitted(serving)
     await serving.set_spec({"paused": True})
-    await message_has(serving, "paused by spec.paused in step 1 of 1", "else it is rolled back at")
-    await asyncio.sleep(6)
+    await message_has(
+        serving,
+        "paused by spec.paused in step 1 of 1, verdict Pass",
+        "else it is rolled back at",
+    )
+    await asyncio.sleep(3)
     status = await serving.status()
     assert status["phase"] == "Canary"
     assert condition(status, "Reconciling") == ("True", "Paused")
-    assert status["verdict"] == "Pass", "the pods are watched on"
     await is_template(serving, before)
     await serving.set_spec({"paused": False})
     await serving.phase("Succeeded")
