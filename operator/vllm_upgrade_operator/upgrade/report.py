@@ -11,7 +11,7 @@ from vllm_upgrade_operator.api.v1alpha1 import (
     RunnerCounts,
     RunnersStatus,
 )
-from vllm_upgrade_operator.upgrade import conditions
+from vllm_upgrade_operator.upgrade import conditions, pausing
 from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.judging import is_promoted
 from vllm_upgrade_operator.upgrade.traffic import is_admitted
@@ -108,7 +108,7 @@ def _conditions(o: Observation, status: VLLMUpgradeStatus, now: float) -> VLLMUp
             status = put(status, conditions.STALLED, True, reason)
             return conditions.drop(status, conditions.RECONCILING)
         status = put(status, conditions.READY, None, str(phase))
-        status = put(status, conditions.RECONCILING, True, _reconciling_reason(status))
+        status = put(status, conditions.RECONCILING, True, _reconciling_reason(o, status))
         return conditions.drop(status, conditions.STALLED)
     reason = _FINISHED[phase]
     if phase == Phase.ROLLED_BACK and status.progress.result_reason in _ABORTED:
@@ -127,8 +127,8 @@ def _conditions(o: Observation, status: VLLMUpgradeStatus, now: float) -> VLLMUp
     return put(status, conditions.STALLED, True, reason)
 
 
-def _reconciling_reason(status: VLLMUpgradeStatus) -> str:
-    if status.progress.paused_since is not None:
+def _reconciling_reason(o: Observation, status: VLLMUpgradeStatus) -> str:
+    if pausing.stops(o, status):
         return "Paused"
     if status.phase == Phase.CANARY and status.progress.approval_since is not None:
         return "WaitingForApproval"

@@ -69,6 +69,10 @@ def _abort(o: Observation, heard: Heard, now: float) -> Heard:
     if status.phase in _NOTHING_TO_ABORT:
         why = f"{value!r} comes when it is already {status.phase}: nothing is left to abort"
         return _ignored(heard, status, "Abort", why, now)
+    if status.progress.halt_reason == "RollbackStuck":
+        # Closing it would throw away the only record of known-good, which is not back yet.
+        why = "it is being rolled back, and goes on when what status.message names has happened"
+        return _ignored(heard, status, "Abort", why, now)
     return Heard(status=status, notices=heard.notices, abort=True)
 
 

@@ -116,6 +116,24 @@ def test_abort_closes_a_foreign_change_at_once() -> None:
     assert world.known_good is None
 
 
+def test_abort_does_not_close_a_rollback_that_is_stuck() -> None:
+    world = World()
+    world.run_until("Baking")
+    world.annotations[ABORT] = "one"
+    world.run_until("RollingBack")
+    world.rolls_slowly = True
+    world.run_until("Halted")
+    assert world.status.progress.halt_reason == "RollbackStuck"
+    world.annotations[ABORT] = "two"
+    world.run(5)
+    assert world.status.phase == "Halted"
+    assert "it is being rolled back" in said(world, "AbortIgnored")[0]
+    assert world.known_good is not None
+    world.rolls_slowly = False
+    world.run_until("RolledBack")
+    assert world.template == OLD
+
+
 # Retry.
 
 
