@@ -114,6 +114,10 @@ ACCEPTED: dict[str, Spec] = {
     "only a patch": candidate(templatePatch={"spec": {"priorityClassName": "high"}}),
     "parts of objects": spec(runner={"expected": "Any"}, strategy={"bake": "1m"}, analysis={}),
     "longest target": spec(targetRef={"name": "a" * 235}),
+    "no hold, no bake": spec(strategy={"steps": [{"replicas": 1, "hold": "0s"}], "bake": "0s"}),
+    "an image of everything": candidate(
+        image="[2001:db8::1]:5000/Team_a/vllm-openai:v0.29.0_x@sha256:" + "a" * 64
+    ),
     "target with dots": spec(targetRef={"name": "llama-3.1-70b"}),
 }
 
@@ -173,19 +177,37 @@ REFUSED: dict[str, Refused] = {
     "a flag twice": Refused(
         candidate(args=[{"flag": "max_num_seqs"}, {"flag": "max-num-seqs"}]),
         "spec.candidate.args",
-        ("one flag twice", "keep one"),
+        ("spec.candidate.args has flag max_num_seqs twice", "keep one"),
+        by_models=False,
+    ),
+    "a flag and its opposite": Refused(
+        candidate(args=[{"flag": "x"}, {"flag": "no_async_output"}, {"flag": "async-output"}]),
+        "spec.candidate.args",
+        ("spec.candidate.args has flag async-output twice", "no-x sets x too", "keep one"),
+        by_models=False,
+    ),
+    "the same flag": Refused(
+        candidate(args=[{"flag": "max-num-seqs"}, {"flag": "max-num-seqs", "value": "8"}]),
+        "spec.candidate.args[1]",
+        ("Duplicate value", "max-num-seqs"),
+        by_models=False,
+    ),
+    "an image with a space": Refused(
+        candidate(image="vllm/vllm-openai :v0.29.0"),
+        "spec.candidate.image",
+        ('"vllm/vllm-openai :v0.29.0"', "[registry/]repository[:tag][@digest], without spaces"),
         by_models=False,
     ),
     "a flag set and unset": Refused(
         candidate(args=[{"flag": "max_num_seqs"}], unsetArgs=["max-num-seqs"]),
         "spec.candidate",
-        ("both in spec.candidate.args and in unsetArgs", "keep one"),
+        ("flag max_num_seqs is both in spec.candidate.args and in unsetArgs", "keep one"),
         by_models=False,
     ),
     "a variable set and unset": Refused(
-        candidate(env=[{"name": "A", "value": "1"}], unsetEnv=["A"]),
+        candidate(env=[{"name": "B"}, {"name": "A", "value": "1"}], unsetEnv=["C", "A"]),
         "spec.candidate",
-        ("both in spec.candidate.env and in unsetEnv", "keep one"),
+        ("variable A is both in spec.candidate.env and in unsetEnv", "keep one"),
         by_models=False,
     ),
     "a variable with two values": Refused(
@@ -235,6 +257,16 @@ REFUSED: dict[str, Refused] = {
         ("descends", "percent of a step must be at least that of the step before"),
         by_models=False,
     ),
+    "a step of no pods": Refused(
+        steps({"replicas": 0}),
+        "spec.strategy.steps[0].replicas",
+        ("greater than or equal to 1",),
+    ),
+    "a step of no percent": Refused(
+        steps({"percent": 0}),
+        "spec.strategy.steps[0].percent",
+        ("greater than or equal to 1",),
+    ),
     "more than all": Refused(
         steps({"percent": 101}), "spec.strategy.steps[0].percent", ("101", "100")
     ),
@@ -254,6 +286,63 @@ REFUSED: dict[str, Refused] = {
         spec(analysis={"interval": "0s"}),
         "spec.analysis.interval",
         ("spec.analysis.interval is 0s, the least is 1s",),
+        by_models=False,
+    ),
+    "looks that are too rare": Refused(
+        spec(analysis={"interval": "11m"}),
+        "spec.analysis.interval",
+        ("spec.analysis.interval is 11m, the most is 10m", "harm is seen when pods are looked at"),
+        by_models=False,
+    ),
+    "looks that come after the deadline": Refused(
+        spec(analysis={"interval": "10s", "maxDuration": "9s", "warmup": {"duration": "1s"}}),
+        "spec.analysis",
+        ("spec.analysis.interval is 10s, longer than maxDuration, 9s", "look more often"),
+        by_models=False,
+    ),
+    "a warm-up without an end": Refused(
+        spec(analysis={"warmup": {"duration": "1h"}}),
+        "spec.analysis",
+        ("spec.analysis.warmup.duration is 1h", "due by maxDuration, 1h", "make warmup.duration"),
+        by_models=False,
+    ),
+    "a warm-up of days": Refused(
+        spec(analysis={"warmup": {"duration": "25h"}, "maxDuration": "30h"}),
+        "spec.analysis.warmup.duration",
+        ("spec.analysis.warmup.duration is 25h, the most is 24h",),
+        by_models=False,
+    ),
+    "a hold of years": Refused(
+        steps({"replicas": 1, "hold": "99999h"}),
+        "spec.strategy.steps[0].hold",
+        ("hold of a step is 99999h, the most is 720h",),
+        by_models=False,
+    ),
+    "a bake of years": Refused(
+        spec(strategy={"bake": "721h"}),
+        "spec.strategy.bake",
+        ("spec.strategy.bake is 721h, the most is 720h",),
+        by_models=False,
+    ),
+    **{
+        f"a {name} of nothing": Refused(
+            spec(strategy={name: "0s"}),
+            f"spec.strategy.{name}",
+            (f"spec.strategy.{name} is 0s, the least is 1s: a deadline must leave time",),
+            by_models=False,
+        )
+        for name in ("scheduleDeadline", "startDeadline", "haltTimeout")
+    },
+    "a deadline of years": Refused(
+        spec(strategy={"haltTimeout": "9999h"}),
+        "spec.strategy.haltTimeout",
+        ("spec.strategy.haltTimeout is 9999h, the most is 720h",),
+        by_models=False,
+    ),
+    "a maxDuration of nothing": Refused(
+        spec(analysis={"maxDuration": "999ms"}),
+        "spec.analysis.maxDuration",
+        ("spec.analysis.maxDuration is 999ms, the least is 1s",),
         by_models=False,
     ),
     "an unknown metric": Refused(

@@ -101,12 +101,22 @@ def _add_rules(spec: Schema) -> None:
     for schema, added in (
         (properties["targetRef"], rules.TARGET_REF),
         (candidate, rules.CANDIDATE),
+        (candidate["properties"]["image"], rules.IMAGE),
         (candidate["properties"]["args"], rules.ARGS),
         (candidate["properties"]["env"]["items"], rules.ENV_VAR),
         (strategy["steps"], rules.STEPS),
         (strategy["steps"]["items"], rules.STEP),
+        (strategy["steps"]["items"]["properties"]["hold"], rules.HOLD),
+        (strategy["bake"], rules.BAKE),
+        *(
+            (strategy[name], rules.deadline(f"spec.strategy.{name}"))
+            for name in ("scheduleDeadline", "startDeadline", "haltTimeout")
+        ),
         (strategy["trafficLabels"], rules.TRAFFIC_LABELS),
+        (properties["analysis"], rules.ANALYSIS),
         (analysis["interval"], rules.INTERVAL),
+        (analysis["maxDuration"], rules.deadline("spec.analysis.maxDuration")),
+        (analysis["warmup"]["properties"]["duration"], rules.WARMUP),
         (analysis["checks"]["items"], rules.CHECK),
     ):
         schema["x-kubernetes-validations"] = list(added)

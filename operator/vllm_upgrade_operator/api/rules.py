@@ -1,7 +1,8 @@
 """CEL rules of the CRD: what a schema cannot say.
 
 Each message names the field and what would be right, and the value where the API server can bound
-the cost of an expression for it (not for an element of a filtered list). The rules of a check are
+the cost of an expression for it (tried: for an element of `map`, not of `filter` or `join`, nor for
+a number made text). The rules of a check are
 made from the metrics' units, so that a new metric cannot be forgotten. Where a rule has a
 `messageExpression`, its `message` is what the API server falls back on.
 """
@@ -23,15 +24,38 @@ TARGET_REF: tuple[Rule, ...] = (
 )
 
 
+def _canonical(flag: str) -> str:
+    """A flag in the one spelling that vLLM gives it."""
+    return f"{flag}.replace('_', '-')"
+
+
 def _same(one: str, other: str) -> str:
     """Whether two flags are one to vLLM."""
-    return f"{one}.replace('_', '-') == {other}.replace('_', '-')"
+    return f"{_canonical(one)} == {_canonical(other)}"
 
+
+_SINGLE = (
+    f"self.exists_one(b, {_same('b.flag', 'a.flag')}"
+    f" || {_canonical('b.flag')} == 'no-' + {_canonical('a.flag')})"
+)
+_TWICE = "to vLLM a_b is a-b, and no-x sets x too: keep one of the two"
 
 ARGS: tuple[Rule, ...] = (
     {
-        "rule": f"self.all(a, self.exists_one(b, {_same('b.flag', 'a.flag')}))",
-        "message": "spec.candidate.args has one flag twice (to vLLM a_b is a-b): keep one of them",
+        "rule": f"self.all(a, {_SINGLE})",
+        "messageExpression": "'spec.candidate.args has flag ' + "
+        f"self.map(a, !{_SINGLE}, a.flag)[0] + ' twice ({_TWICE})'",
+        "message": f"spec.candidate.args has one flag twice ({_TWICE})",
+    },
+)
+
+IMAGE: tuple[Rule, ...] = (
+    {
+        # Not the whole grammar of a reference: what a kubelet refuses is told from the pod.
+        "rule": "self.matches('^[][A-Za-z0-9._:/@+-]+$')",
+        "messageExpression": "'spec.candidate.image is \"' + self + '\": an image is "
+        "[registry/]repository[:tag][@digest], without spaces'",
+        "message": "spec.candidate.image is no image: [registry/]repository[:tag][@digest]",
     },
 )
 
@@ -43,6 +67,7 @@ _CHANGES = (
     ),
     "has(self.templatePatch)",
 )
+_IS_UNSET = f"self.unsetArgs.exists(u, {_same('u', 'a.flag')})"
 CANDIDATE: tuple[Rule, ...] = (
     {
         "rule": " || ".join(_CHANGES),
@@ -50,13 +75,16 @@ CANDIDATE: tuple[Rule, ...] = (
         "env, unsetEnv and templatePatch",
     },
     {
-        "rule": "!has(self.args) || !has(self.unsetArgs) || "
-        f"!self.args.exists(a, self.unsetArgs.exists(u, {_same('u', 'a.flag')}))",
+        "rule": f"!has(self.args) || !has(self.unsetArgs) || !self.args.exists(a, {_IS_UNSET})",
+        "messageExpression": f"'flag ' + self.args.map(a, {_IS_UNSET}, a.flag)[0] + ' is both in "
+        "spec.candidate.args and in unsetArgs: keep one of them'",
         "message": "a flag is both in spec.candidate.args and in unsetArgs: keep one of them",
     },
     {
         "rule": "!has(self.env) || !has(self.unsetEnv) || "
         "!self.env.exists(e, e.name in self.unsetEnv)",
+        "messageExpression": "'variable ' + self.env.map(e, e.name in self.unsetEnv, e.name)[0] + "
+        "' is both in spec.candidate.env and in unsetEnv: keep one of them'",
         "message": "a variable is both in spec.candidate.env and in unsetEnv: keep one of them",
     },
 )
@@ -97,11 +125,52 @@ TRAFFIC_LABELS: tuple[Rule, ...] = (
     },
 )
 
-INTERVAL: tuple[Rule, ...] = (
+
+def _bounded(field: str, least: str | None, most: str, why: str) -> tuple[Rule, ...]:
+    """Bounds of a duration, each with what is wrong beyond it."""
+    bounds = [(">=", "least", least)] if least is not None else []
+    return tuple(
+        {
+            "rule": f"duration(self) {operator} duration('{bound}')",
+            "messageExpression": f"'{field} is ' + self + ', the {word} is {bound}: {why}'",
+            "message": f"{field}: the {word} is {bound}: {why}",
+        }
+        for operator, word, bound in (*bounds, ("<=", "most", most))
+    )
+
+
+_LONGEST = "720h"
+_FORGOTTEN = "nobody remembers after a month what was being tried"
+
+INTERVAL: tuple[Rule, ...] = _bounded(
+    "spec.analysis.interval", "1s", "10m", "harm is seen when pods are looked at"
+)
+HOLD: tuple[Rule, ...] = _bounded("hold of a step", None, _LONGEST, _FORGOTTEN)
+BAKE: tuple[Rule, ...] = _bounded("spec.strategy.bake", None, _LONGEST, _FORGOTTEN)
+WARMUP: tuple[Rule, ...] = _bounded(
+    "spec.analysis.warmup.duration", None, "24h", "the requests before its end do not count"
+)
+
+
+def deadline(field: str) -> tuple[Rule, ...]:
+    """Rules of a deadline, given by the path of its field."""
+    why = "a deadline must leave time for what it waits for, and end"
+    return _bounded(field, "1s", _LONGEST, why)
+
+
+ANALYSIS: tuple[Rule, ...] = (
     {
-        "rule": "duration(self) >= duration('1s')",
-        "messageExpression": "'spec.analysis.interval is ' + self + ', the least is 1s'",
-        "message": "spec.analysis.interval is less than 1s",
+        "rule": "duration(self.warmup.duration) < duration(self.maxDuration)",
+        "messageExpression": "'spec.analysis.warmup.duration is ' + self.warmup.duration + "
+        "', but a verdict is due by maxDuration, ' + self.maxDuration + ', and no request before "
+        "the end of warmup counts: make warmup.duration shorter or maxDuration longer'",
+        "message": "spec.analysis.warmup.duration must be shorter than maxDuration",
+    },
+    {
+        "rule": "duration(self.interval) <= duration(self.maxDuration)",
+        "messageExpression": "'spec.analysis.interval is ' + self.interval + ', longer than "
+        "maxDuration, ' + self.maxDuration + ': look more often, or make maxDuration longer'",
+        "message": "spec.analysis.interval must not be longer than maxDuration",
     },
 )
 
