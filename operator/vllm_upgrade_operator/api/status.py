@@ -180,6 +180,9 @@ class Progress(Model):
     look_at: Time | None = Field(None, description="When pods were last scraped.")
     ready_high_water: Count = Field(0, description="Most promoted pods ever ready.")
     ready_since: Time | None = Field(None, description="When that number last grew.")
+    released_at: Time | None = Field(
+        None, description="When canary pods were last seen to be given up for promoted ones."
+    )
     promoted: bool = Field(False, description="The target may have the candidate's template.")
     replaced: bool = Field(False, description="The target was seen with the candidate's template.")
     baked: bool = Field(False, description="The bake is over.")

@@ -14,6 +14,7 @@ from vllm_upgrade_operator.upgrade.decision import (
     DropRevisions,
     EnsureCanary,
     LabelPod,
+    Release,
     ReplaceTemplate,
     RestoreOwnership,
     StoreCandidate,
@@ -73,6 +74,14 @@ class Executor:
             case Withdraw():
                 gone = dict.fromkeys(action.keys)
                 await self._label(action.pod, action.pod_uid, gone, {names.ADMITTED_AT: None})
+            case Release():
+                gone = dict.fromkeys(action.keys)
+                released = {
+                    names.ADMITTED_AT: None,
+                    names.RELEASED_AT: rfc3339(action.at),
+                    names.POD_DELETION_COST: "-1",
+                }
+                await self._label(action.pod, action.pod_uid, gone, released)
             case LabelPod():
                 await self._label(action.pod, action.pod_uid, action.labels, action.annotations)
             case ReplaceTemplate():

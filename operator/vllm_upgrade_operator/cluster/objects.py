@@ -38,7 +38,21 @@ def parse_target(
         last_writer=last_writer(metadata.get("managedFields") or ()),
         pods=tuple(pods),
         template_hash=template_hash(spec["template"], sets),
+        paused=bool(spec.get("paused", False)),
+        replica_failure=_condition(status, "ReplicaFailure", "True"),
+        late=_condition(status, "Progressing", "False", "ProgressDeadlineExceeded"),
     )
+
+
+def _condition(
+    status: Mapping[str, Any], type_: str, value: str, reason: str | None = None
+) -> str | None:
+    """Give the message of a Deployment's condition, where it has this status and reason."""
+    for found in status.get("conditions") or ():
+        wanted = reason is None or found.get("reason") == reason
+        if found["type"] == type_ and found["status"] == value and wanted:
+            return str(found.get("message") or found.get("reason") or type_)
+    return None
 
 
 def template_hash(template: Mapping[str, Any], sets: Iterable[Mapping[str, Any]]) -> str | None:

@@ -72,6 +72,16 @@ class Withdraw:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Withdraw a canary pod for good, and make it the first to go when the canary shrinks."""
+
+    pod: str
+    pod_uid: str
+    keys: frozenset[str]
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelPod:
     """Put our own labels and annotations on a pod."""
 
@@ -104,6 +114,7 @@ Action = (
     | DeleteCanary
     | Admit
     | Withdraw
+    | Release
     | LabelPod
     | ReplaceTemplate
     | RestoreOwnership

@@ -97,6 +97,12 @@ class Target:
     pods: tuple[Pod, ...]
     template_hash: str | None
     """pod-template-hash of the ReplicaSet of the present template; None until it exists."""
+    paused: bool = False
+    """spec.paused: its controller rolls nothing."""
+    replica_failure: str | None = None
+    """Why no pod of it can be made, such as a quota: message of the condition ReplicaFailure."""
+    late: str | None = None
+    """Message of the condition Progressing once progressDeadlineSeconds have passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

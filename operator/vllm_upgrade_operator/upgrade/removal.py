@@ -10,8 +10,10 @@ from vllm_upgrade_operator.upgrade.times import clock
 from vllm_upgrade_operator.upgrade.traffic import is_admitted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from vllm_upgrade_operator.upgrade.decision import Action
-    from vllm_upgrade_operator.upgrade.observation import Observation
+    from vllm_upgrade_operator.upgrade.observation import Observation, Pod
 
 _DEFAULT_GRACE_SECONDS = 30.0
 """terminationGracePeriodSeconds where a pod template gives none (Kubernetes API reference)."""
@@ -54,6 +56,11 @@ def remove_canary(
     drained = not busy and now >= began + SETTLE_SECONDS
     if drained or now >= end:
         return "deleting the canary", (DeleteCanary(),), end
+    return f"{drain_words(busy)} until {clock(end)}", (), end
+
+
+def drain_words(busy: Sequence[Pod]) -> str:
+    """Say which withdrawn pods still have requests."""
     counts = ", ".join(
         f"{p.name} ("
         + (
@@ -64,8 +71,7 @@ def remove_canary(
         + ")"
         for p in busy
     )
-    words = f"draining {counts}" if busy else "letting routers forget the canary"
-    return f"{words} until {clock(end)}", (), end
+    return f"draining {counts}" if busy else "letting routers forget the canary"
 
 
 def grace_seconds(o: Observation) -> float:

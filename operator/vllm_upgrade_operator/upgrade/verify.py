@@ -42,8 +42,10 @@ def verify(pod: Pod, candidate: CandidateSpec, runner: RunnerSpec, now: float) -
     """Judge one ready pod against the spec.
 
     A pod whose runner cannot be told stays `Waiting`, unless any runner will do: what is not
-    known is never taken for what was asked.
+    known is never taken for what was asked. The same goes for the image that it runs.
     """
+    if pod.digest is None:
+        return Finding(Kind.WAITING, f"image digest of {pod.name} is not known yet")
     if pod.version is None and candidate.version is not None:
         return Finding(Kind.WAITING, f"{pod.name} has not answered GET /version")
     if candidate.version is not None and pod.version != candidate.version:

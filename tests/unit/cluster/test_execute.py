@@ -15,6 +15,7 @@ from vllm_upgrade_operator.upgrade.decision import (
     DeleteCanary,
     EnsureCanary,
     LabelPod,
+    Release,
     ReplaceTemplate,
     StoreCandidate,
     StoreKnownGood,
@@ -46,6 +47,21 @@ async def test_the_canary_selects_by_its_own_key_alone() -> None:
     assert labels == {"team": "a", "vllmupgrade.dev/role": "canary", **own}
     assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-up"
     assert made["metadata"]["ownerReferences"][0]["controller"] is True
+
+
+async def test_a_released_pod_leaves_the_traffic_and_is_the_first_to_go_in_one_patch() -> None:
+    client = StubClient()
+    client.objects[POD] = {"metadata": {"name": "llm-canary-1", "uid": "uid-1"}}
+    keys = frozenset({"app"})
+    release = Release(pod="llm-canary-1", pod_uid="uid-1", keys=keys, at=1_800_000_000.0)
+    await executor(client).execute(release)
+    (patch,) = client.named("PATCH")
+    assert patch["metadata"]["labels"] == {"app": None}
+    assert patch["metadata"]["annotations"] == {
+        "vllmupgrade.dev/admitted-at": None,
+        "vllmupgrade.dev/released-at": "2027-01-15T08:00:00.000Z",
+        "controller.kubernetes.io/pod-deletion-cost": "-1",
+    }
 
 
 async def test_a_canary_that_is_there_is_only_scaled() -> None:

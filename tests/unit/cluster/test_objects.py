@@ -3,7 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.cluster.objects import pod
-from vllm_upgrade_operator.cluster.objects import last_writer, parse_canary, template_hash
+from vllm_upgrade_operator.cluster.objects import (
+    last_writer,
+    parse_canary,
+    parse_target,
+    template_hash,
+)
 from vllm_upgrade_operator.cluster.pods import parse_pod
 
 TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"app": "llm"}}, "spec": {"containers": []}}
@@ -71,3 +76,40 @@ def test_a_canary_tells_its_attempt() -> None:
     deleted = parse_canary(raw, ())
     assert deleted is not None
     assert deleted.deleting
+
+
+def deployment(**changes: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "llm", "uid": "uid-llm", "resourceVersion": "1", "generation": 1},
+        "spec": {"template": TEMPLATE, "selector": {"matchLabels": {"app": "llm"}}, **changes},
+    }
+
+
+def test_what_is_in_the_way_of_a_rollout_is_read() -> None:
+    raw = deployment(paused=True)
+    raw["status"] = {
+        "conditions": [
+            {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"},
+            {
+                "type": "Progressing",
+                "status": "False",
+                "reason": "ProgressDeadlineExceeded",
+                "message": "has timed out progressing",
+            },
+        ]
+    }
+    read = parse_target(raw, (), ())
+    assert (read.paused, read.replica_failure) == (True, "exceeded quota")
+    assert read.late == "has timed out progressing"
+
+
+def test_a_rollout_that_goes_on_has_nothing_in_its_way() -> None:
+    raw = deployment()
+    raw["status"] = {
+        "conditions": [
+            {"type": "ReplicaFailure", "status": "False", "message": "gone"},
+            {"type": "Progressing", "status": "True", "reason": "x", "message": "it does"},
+        ]
+    }
+    read = parse_target(raw, (), ())
+    assert (read.paused, read.replica_failure, read.late) == (False, None, None)

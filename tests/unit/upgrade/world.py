@@ -14,7 +14,13 @@ from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec, VLLMUpgradeStatu
 from vllm_upgrade_operator.judge.counters import Delta, Histogram
 from vllm_upgrade_operator.upgrade import decision as d
 from vllm_upgrade_operator.upgrade.decide import decide, needs
-from vllm_upgrade_operator.upgrade.names import ADMITTED_AT, CANARY, ROLE
+from vllm_upgrade_operator.upgrade.names import (
+    ADMITTED_AT,
+    CANARY,
+    POD_DELETION_COST,
+    RELEASED_AT,
+    ROLE,
+)
 from vllm_upgrade_operator.upgrade.observation import (
     Canary,
     Candidate,
@@ -120,6 +126,11 @@ class World:
     """Pods whose metrics cannot be read."""
     most_canary_pods: int = 1000
     """What a quota allows."""
+    in_flight: float = 0.0
+    digests: dict[str, str | None] = field(default_factory=dict)
+    """Image digests of single pods that differ from those of their side."""
+    room: int = 1000
+    """How many pods have a node."""
     status: VLLMUpgradeStatus = field(default_factory=VLLMUpgradeStatus)
     log: list[tuple[str, str]] = field(default_factory=list)
     """Phase and action, in order."""
@@ -236,6 +247,7 @@ class World:
     def _add(self, owner: str, hash_: str, *, ready: bool, labels: dict[str, str]) -> None:
         self._serial += 1
         name = f"{owner}-{hash_}-{self._serial}"
+        fits = self._placed() < self.room
         self.pods[name] = Pod(
             name=name,
             uid=f"uid-{name}",
@@ -244,8 +256,8 @@ class World:
             created_at=self.now,
             template_hash=hash_,
             terminating=False,
-            scheduled_at=self.now,
-            unschedulable=None,
+            scheduled_at=self.now if fits else None,
+            unschedulable=None if fits else "0/2 nodes are available",
             ready_at=self.now if ready else None,
             unready_since=None if ready else self.now,
             started_at=self.now,
@@ -258,27 +270,45 @@ class World:
             startup_seconds=0.0,
         )
 
+    def _placed(self) -> int:
+        return sum(p.scheduled_at is not None for p in self.pods.values())
+
     def _kubernetes(self) -> None:
         for pod in list(self.pods.values()):
-            late = self.now - pod.created_at >= self.start_seconds
+            if pod.scheduled_at is None and self._placed() < self.room:
+                self.change(pod.name, scheduled_at=self.now, unschedulable=None)
+            began = self.pods[pod.name].scheduled_at
+            late = began is not None and self.now - began >= self.start_seconds
             if pod.ready_at is None and late and pod.exit_code is None and not pod.ended:
                 self.change(pod.name, ready_at=self.now, unready_since=None)
         if self.canary_deleting:
             for pod in self.of("canary"):
                 del self.pods[pod.name]
             self.canary_replicas, self.canary_deleting = None, False
+        if self.canary_replicas is not None:
+            self._shrink(self.canary_replicas)
         allowed = min(self.canary_replicas or 0, self.most_canary_pods)
         while len([p for p in self.of("canary") if not p.ended]) < allowed:
             self._add("canary", "canary", ready=False, labels={"team": "a", CANARY: self.uid})
         wanted = self._hash(self.template)
         old = [p for p in self._alive() if p.template_hash != wanted]
-        young = [p for p in self._alive() if p.ready_at is None]
+        old.sort(key=lambda p: p.ready_at is not None)
+        young = [p for p in self._alive() if p.ready_at is None and p not in old]
         if old and not young and not self.rolls_slowly:
             new = [p for p in self._alive() if p.template_hash == wanted]
             if len(new) < self.replicas:
                 self._add("llm", wanted, ready=False, labels={"app": "llm", "team": "a"})
             if len(new) > self.replicas - len(old):
                 del self.pods[old[0].name]
+
+    def _shrink(self, replicas: int) -> None:
+        """Delete as the ReplicaSet controller does: the least ready, then the cheapest."""
+        alive = [p for p in self.of("canary") if not p.ended]
+        alive.sort(
+            key=lambda p: (p.ready_at is not None, int(p.annotations.get(POD_DELETION_COST, "0")))
+        )
+        for pod in alive[: max(0, len(alive) - replicas)]:
+            del self.pods[pod.name]
 
     def _alive(self) -> list[Pod]:
         """The target's pods that its ReplicaSets count."""
@@ -294,10 +324,10 @@ class World:
             pod,
             version=self.candidate_version if candidate else "0.28.0",
             runner=evidence if pod.ready_at is not None else None,
-            digest=self.candidate_digest if candidate else "sha256:old",
+            digest=self.digests.get(pod.name, self.candidate_digest if candidate else "sha256:old"),
             delta=delta if look and in_traffic else None,
             offered=None if mute else (self.now - pod.created_at) * 10 if in_traffic else 0.0,
-            in_flight=0.0,
+            in_flight=self.in_flight,
             scrape_error="cannot connect" if mute else None,
         )
 
@@ -334,6 +364,11 @@ class World:
             case d.Withdraw(pod=name, keys=keys):
                 kept = {k: v for k, v in self.pods[name].labels.items() if k not in keys}
                 self.change(name, labels=kept)
+            case d.Release(pod=name, keys=keys, at=at):
+                pod = self.pods[name]
+                kept = {k: v for k, v in pod.labels.items() if k not in keys}
+                told = {**pod.annotations, RELEASED_AT: rfc3339(at), POD_DELETION_COST: "-1"}
+                self.change(name, labels=kept, annotations=told)
             case d.LabelPod(pod=name, labels=labels, annotations=annotations):
                 pod = self.pods[name]
                 self.change(

@@ -9,7 +9,7 @@ from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import CandidateStatus, Phase, StepStatus
 from vllm_upgrade_operator.judge.model import Verdict
 from vllm_upgrade_operator.judge.words import plural
-from vllm_upgrade_operator.upgrade import approval, conditions, promotion
+from vllm_upgrade_operator.upgrade import approval, conditions, digests, promotion
 from vllm_upgrade_operator.upgrade.decision import Admit, EnsureCanary
 from vllm_upgrade_operator.upgrade.flow import (
     Turn,
@@ -298,7 +298,10 @@ def _capacity(status: VLLMUpgradeStatus, scene: _Scene, pod: Pod, now: float) ->
 
 
 def _verified(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn | None:
-    """Check version and runner of every canary pod; None when all are accepted."""
+    """Check image, version and runner of every canary pod; None when all are accepted."""
+    other = digests.differing(scene.pods, status)
+    if other is not None:
+        return roll_back(status, "DigestMismatch", other, now=now)
     spec = scene.o.spec
     findings = [(p, verify(p, spec.candidate, spec.runner, now)) for p in scene.pods]
     for pod, finding in findings:

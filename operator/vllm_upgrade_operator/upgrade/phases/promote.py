@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import Phase
 from vllm_upgrade_operator.judge.model import Verdict
+from vllm_upgrade_operator.upgrade import digests
 from vllm_upgrade_operator.upgrade.decision import ReplaceTemplate, RestoreOwnership
 from vllm_upgrade_operator.upgrade.flow import (
     Turn,
@@ -25,7 +26,9 @@ from vllm_upgrade_operator.upgrade.health import (
 )
 from vllm_upgrade_operator.upgrade.judging import is_promoted, promoted_pods
 from vllm_upgrade_operator.upgrade.labels import unsettled_roles
+from vllm_upgrade_operator.upgrade.release import relieve
 from vllm_upgrade_operator.upgrade.removal import remove_canary
+from vllm_upgrade_operator.upgrade.rollout import is_rolled, obstacles
 from vllm_upgrade_operator.upgrade.times import clock, rfc3339, seconds
 from vllm_upgrade_operator.upgrade.verify import Kind, verify
 
@@ -46,7 +49,7 @@ def promoting(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     problem = _wrong_pod(o, status, now)
     if problem is not None:
         return roll_back(status, problem[0], problem[1], now=now)
-    if _rolled(target) and not _unverified(o, now):
+    if is_rolled(target) and not _unverified(o, now):
         return enter(
             status,
             Phase.BAKING,
@@ -79,6 +82,7 @@ def _rolling(o: Observation, target: Target, status: VLLMUpgradeStatus, now: flo
     budget = max([start_budget(p, start) for p in new], default=start)
     end = began + budget + seconds_of(strategy.schedule_deadline)
     message = f"{target.name}: {ready} of {target.replicas} pods run the candidate"
+    message = "; ".join([message, *obstacles(target)])
     if now > end:
         return roll_back(
             status,
@@ -86,9 +90,11 @@ def _rolling(o: Observation, target: Target, status: VLLMUpgradeStatus, now: flo
             f"{message}; no more of them became ready for {now - began:.0f} s",
             now=now,
         )
+    status, relief, actions = relieve(o, status, now)
     unready = [progress(p) for p in new if not is_ready(p)]
     unverified = _unverified(o, now)
-    return wait(status, "; ".join([message, *unready[:2], *unverified[:2]]), until=end)
+    words = "; ".join([message, *relief, *unready[:2], *unverified[:2]])
+    return wait(status, words, *actions, until=end)
 
 
 def _wrong_pod(o: Observation, status: VLLMUpgradeStatus, now: float) -> tuple[str, str] | None:
@@ -97,26 +103,15 @@ def _wrong_pod(o: Observation, status: VLLMUpgradeStatus, now: float) -> tuple[s
         finding = verify(pod, o.spec.candidate, o.spec.runner, now)
         if finding.kind in (Kind.WRONG_RUNNER, Kind.WRONG_VERSION):
             return finding.kind.value, f"after promotion {finding.message}"
-        judged = status.candidate.digests if status.candidate else ()
-        if pod.digest is not None and judged and pod.digest not in judged:
-            message = (
-                f"{pod.name} runs image {pod.digest}, the canary that was judged ran "
-                f"{', '.join(judged)}: the tag has moved"
-            )
-            return "DigestMismatch", message
+        other = digests.not_judged(pod, status)
+        if other is not None:
+            return "DigestMismatch", other
     return None
 
 
 def _unverified(o: Observation, now: float) -> list[str]:
     findings = [verify(p, o.spec.candidate, o.spec.runner, now) for p in promoted_pods(o)]
     return [f.message for f in findings if not f.accepted]
-
-
-def _rolled(target: Target) -> bool:
-    return (
-        target.observed_generation >= target.generation
-        and target.updated == target.total == target.ready == target.replicas
-    )
 
 
 def baking(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
