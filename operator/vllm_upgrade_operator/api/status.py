@@ -185,6 +185,7 @@ class Progress(Model):
     )
     promoted: bool = Field(False, description="The target may have the candidate's template.")
     replaced: bool = Field(False, description="The target was seen with the candidate's template.")
+    pinned: bool = Field(False, description="Known-good's image is put back by its digest.")
     baked: bool = Field(False, description="The bake is over.")
     doubt: Text | None = Field(
         None, description="What looks broken and may still be chance; a bake does not end on it."

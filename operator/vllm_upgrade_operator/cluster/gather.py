@@ -114,7 +114,7 @@ async def gather(
     pods = await looker.look((*target_pods, *canary_pods), memory, scrape=needed.look)
     target = None
     if cluster.target is not None:
-        target = parse_target(cluster.target, cluster.sets, pods[: len(target_pods)])
+        target = parse_target(cluster.target, cluster.sets, pods[: len(target_pods)], container)
     known_good = None if cluster.known_good is None else parse_known_good(cluster.known_good)
     observation = Observation(
         name=metadata["name"],

@@ -15,9 +15,19 @@ if TYPE_CHECKING:
 
 
 def parse_target(
-    raw: Mapping[str, Any], sets: Iterable[Mapping[str, Any]], pods: Iterable[Pod]
+    raw: Mapping[str, Any],
+    sets: Iterable[Mapping[str, Any]],
+    pods: Iterable[Pod],
+    container: str | None,
 ) -> Target:
-    """Read the Deployment that is upgraded; `sets` are the ReplicaSets that it owns."""
+    """Read the Deployment that is upgraded.
+
+    Args:
+        raw: The Deployment, as the API server gives it.
+        sets: The ReplicaSets that it owns.
+        pods: Their pods.
+        container: Name of its vLLM container, where that can be told.
+    """
     metadata, spec = raw["metadata"], raw["spec"]
     status: Mapping[str, Any] = raw.get("status") or {}
     return Target(
@@ -38,6 +48,7 @@ def parse_target(
         last_writer=last_writer(metadata.get("managedFields") or ()),
         pods=tuple(pods),
         template_hash=template_hash(spec["template"], sets),
+        container=container,
         paused=bool(spec.get("paused", False)),
         replica_failure=_condition(status, "ReplicaFailure", "True"),
         late=_condition(status, "Progressing", "False", "ProgressDeadlineExceeded"),
@@ -114,6 +125,8 @@ def parse_known_good(raw: Mapping[str, Any]) -> KnownGood:
         digests=tuple(data["digests"]),
         version=data.get("version"),
         managed_fields=tuple(data["managedFields"]),
+        container=data.get("container"),
+        pullable=bool(data.get("pullable", False)),
     )
 
 

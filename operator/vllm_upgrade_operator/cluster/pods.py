@@ -60,6 +60,7 @@ def parse_pod(raw: Mapping[str, Any], container: str) -> Pod:
         exit_reason=ended.get("reason"),
         digest=_digest(seen.get("imageID")),
         startup_seconds=startup_budget(_named(spec.get("containers"), container)),
+        pullable="@" in (seen.get("imageID") or ""),
         ended=status.get("phase") in _ENDED,
     )
 

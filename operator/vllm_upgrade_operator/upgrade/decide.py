@@ -216,12 +216,16 @@ def _unguarded(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | 
             + " was deleted by somebody: nothing can be restored or promoted from it"
         )
         return _foreign(o, status, message, now)
-    change = _changed(o.target, known, candidate, status)
+    change = _changed(o, o.target, known, candidate, status)
     return None if change is None else _foreign(o, status, change, now)
 
 
 def _changed(
-    target: Target, known: KnownGood, candidate: Candidate, status: VLLMUpgradeStatus
+    o: Observation,
+    target: Target,
+    known: KnownGood,
+    candidate: Candidate,
+    status: VLLMUpgradeStatus,
 ) -> str | None:
     """Say what somebody else did to the target, or None."""
     if known.target_uid != target.uid:
@@ -233,6 +237,9 @@ def _changed(
         allowed = [candidate.template]
     elif status.progress.promoted:
         allowed.append(candidate.template)
+    pin = rollback.pinned(o, status)
+    if pin is not None:
+        allowed.append(pin.template)
     if target.template in allowed:
         return None
     return (

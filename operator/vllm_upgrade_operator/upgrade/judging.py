@@ -13,6 +13,7 @@ from vllm_upgrade_operator.upgrade import conditions
 from vllm_upgrade_operator.upgrade.flow import remember, since
 from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.names import ADMITTED_AT
+from vllm_upgrade_operator.upgrade.pinning import is_known_good
 from vllm_upgrade_operator.upgrade.times import rfc3339, seconds
 from vllm_upgrade_operator.upgrade.traffic import is_admitted
 
@@ -169,8 +170,17 @@ def promoted_pods(o: Observation) -> list[Pod]:
 
 
 def is_promoted(o: Observation, pod: Pod) -> bool:
-    """Whether a pod of the target is not of the ReplicaSet that was known good."""
-    return o.known_good is not None and pod.template_hash != o.known_good.template_hash
+    """Whether a pod of the target is of another template than the one that was known good.
+
+    The hash of a restored template is the recorded one, as a rule: where a ReplicaSet of that name
+    is in the way the Deployment controller takes another.
+    """
+    known, target = o.known_good, o.target
+    if known is None or pod.template_hash == known.template_hash:
+        return False
+    if target is None or pod.template_hash != target.template_hash:
+        return True
+    return not is_known_good(target.template, known, o.candidate)
 
 
 def unconvinced(status: VLLMUpgradeStatus) -> str:

@@ -53,6 +53,8 @@ class Pod:
     """The image digest that really runs: the part of imageID after `@`, or all of it."""
     startup_seconds: float
     """The pod's own start-up budget: what its probes allow before they would kill it; 0 if none."""
+    pullable: bool = False
+    """Whether `digest` is one that a registry knows, and not that of a local image."""
     ended: bool = False
     """Phase Failed or Succeeded, as of an evicted pod: it stays listed, and another replaces it."""
     version: str | None = None
@@ -97,6 +99,8 @@ class Target:
     pods: tuple[Pod, ...]
     template_hash: str | None
     """pod-template-hash of the ReplicaSet of the present template; None until it exists."""
+    container: str | None = None
+    """Name of the vLLM container; None where it cannot be told."""
     paused: bool = False
     """spec.paused: its controller rolls nothing."""
     replica_failure: str | None = None
@@ -129,6 +133,10 @@ class KnownGood:
     digests: tuple[str, ...]
     version: str | None
     managed_fields: tuple[Mapping[str, Any], ...]
+    container: str | None = None
+    """Name of the container that ran the images of `digests`."""
+    pullable: bool = False
+    """Whether all of `digests` are ones that a registry knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,7 @@ def test_what_is_in_the_way_of_a_rollout_is_read() -> None:
             },
         ]
     }
-    read = parse_target(raw, (), ())
+    read = parse_target(raw, (), (), "vllm")
     assert (read.paused, read.replica_failure) == (True, "exceeded quota")
     assert read.late == "has timed out progressing"
 
@@ -111,5 +111,5 @@ def test_a_rollout_that_goes_on_has_nothing_in_its_way() -> None:
             {"type": "Progressing", "status": "True", "reason": "x", "message": "it does"},
         ]
     }
-    read = parse_target(raw, (), ())
+    read = parse_target(raw, (), (), "vllm")
     assert (read.paused, read.replica_failure, read.late) == (False, None, None)

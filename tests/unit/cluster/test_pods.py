@@ -73,6 +73,21 @@ def test_a_pod_without_a_node() -> None:
     assert (read.started_at, read.ready_at, read.unready_since, read.digest) == (None,) * 4
 
 
+@pytest.mark.parametrize(
+    ("image_id", "digest", "pullable"),
+    [
+        ("docker-pullable://vllm/vllm-openai@sha256:aa", "sha256:aa", True),
+        ("sha256:bb", "sha256:bb", False),
+        ("", None, False),
+    ],
+)
+def test_a_digest_of_a_local_image_is_none_of_a_registry(
+    image_id: str, digest: str | None, *, pullable: bool
+) -> None:
+    read = parse_pod(pod(imageID=image_id), "vllm")
+    assert (read.digest, read.pullable) == (digest, pullable)
+
+
 def test_a_scheduling_gate_is_not_unschedulable() -> None:
     raw = pod()
     raw["status"]["conditions"][0].update(status="False", reason="SchedulingGated")

@@ -129,6 +129,9 @@ class World:
     in_flight: float = 0.0
     digests: dict[str, str | None] = field(default_factory=dict)
     """Image digests of single pods that differ from those of their side."""
+    pullable: bool = True
+    tag_moved_to: str | None = None
+    """The image that a pod of the old template gets from now on."""
     room: int = 1000
     """How many pods have a node."""
     status: VLLMUpgradeStatus = field(default_factory=VLLMUpgradeStatus)
@@ -230,6 +233,7 @@ class World:
                 last_writer="somebody",
                 pods=tuple(self._seen(p, look=look) for p in self.of("llm")),
                 template_hash=hash_,
+                container="vllm",
             ),
             canary=canary,
             known_good=self.known_good,
@@ -248,6 +252,11 @@ class World:
         self._serial += 1
         name = f"{owner}-{hash_}-{self._serial}"
         fits = self._placed() < self.room
+        if hash_ == "old" and self.tag_moved_to is not None:
+            self.digests[name] = self.tag_moved_to
+        _, pinned, digest = self.template["spec"]["containers"][0]["image"].partition("@")
+        if owner == "llm" and pinned:
+            self.digests[name] = digest
         self.pods[name] = Pod(
             name=name,
             uid=f"uid-{name}",
@@ -268,6 +277,7 @@ class World:
             exit_reason=None,
             digest="sha256:old",
             startup_seconds=0.0,
+            pullable=self.pullable,
         )
 
     def _placed(self) -> int:
@@ -345,6 +355,8 @@ class World:
                     digests=tuple(data["digests"]),
                     version=data["version"],
                     managed_fields=tuple(data["managedFields"]),
+                    container=data["container"],
+                    pullable=data["pullable"],
                 )
             case d.StoreCandidate(attempt=attempt, template=template):
                 self.candidate = Candidate(attempt=attempt, template=template)

@@ -148,6 +148,12 @@ def _impossible(o: Observation) -> Refusal | None:
             message=f"Deployment {name} has strategy Recreate: promotion would stop all its pods "
             "at once; set spec.strategy.type: RollingUpdate on it",
         )
+    if target.paused:
+        return Refusal(
+            reason="TargetPaused",
+            message=f"Deployment {name} has spec.paused true: promotion would wait for ever; "
+            f"`kubectl -n {o.namespace} rollout resume deployment/{name}` first",
+        )
     if target.replicas == 0:
         return Refusal(
             reason="TargetScaledToZero",
@@ -194,6 +200,8 @@ def _known_good(target: Target) -> dict[str, object]:
         "digests": sorted({p.digest for p in ready if p.digest is not None}),
         "version": versions.pop() if len(versions) == 1 else None,
         "managedFields": list(target.managed_fields),
+        "container": target.container,
+        "pullable": all(p.pullable for p in ready if p.digest is not None),
     }
 
 

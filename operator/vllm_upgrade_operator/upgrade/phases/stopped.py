@@ -10,7 +10,7 @@ from vllm_upgrade_operator.judge.model import Verdict
 from vllm_upgrade_operator.upgrade import promotion
 from vllm_upgrade_operator.upgrade.decision import DropRevisions
 from vllm_upgrade_operator.upgrade.flow import Turn, enter, phase_since, remember, roll_back
-from vllm_upgrade_operator.upgrade.phases.rollback import in_order
+from vllm_upgrade_operator.upgrade.phases.rollback import after_a_move, in_order
 from vllm_upgrade_operator.upgrade.removal import remove_canary
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def halted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
         # All that can be undone is undone: the record only serves until something else is asked.
         over = o.deleting or status.attempt is None or o.spec_hash != status.attempt.hash
         left = o.known_good is not None or o.candidate is not None
-        return Turn(status=status, actions=(DropRevisions(),) if over and left else ())
+        if over:
+            return Turn(status=status, actions=(DropRevisions(),) if left else ())
+        return after_a_move(o, status, now) or Turn(status=status)
     if reason == "Inconclusive" and status.verdict == Verdict.PASS:
         return enter(
             remember(status, halt_reason=None),
