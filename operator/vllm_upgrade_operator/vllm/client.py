@@ -7,6 +7,7 @@ nothing. Errors say what happened and never contain what the pod sent.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
@@ -20,7 +21,8 @@ LIMIT_BYTES = 4 * 1024 * 1024
 """How large one answer may be."""
 
 _SMALL_BYTES = 64 * 1024
-_VERSION_CHARACTERS = 64
+# What a version of Python packages is made of (PEP 440): it is shown to people.
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,63}")
 _MODEL_CHARACTERS = 256
 
 
@@ -36,12 +38,16 @@ class TimedOutError(VLLMError):
     """No complete answer in time."""
 
 
+class TruncatedError(VLLMError):
+    """The answer began and broke off before its end."""
+
+
 class TooLargeError(VLLMError):
     """The answer is larger than allowed."""
 
 
 class BadStatusError(VLLMError):
-    """Another status than 200; a redirect is one too.
+    """Another status than 200, and no redirect.
 
     Attributes:
         status: The HTTP status code.
@@ -50,6 +56,10 @@ class BadStatusError(VLLMError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+class RedirectedError(VLLMError):
+    """The answer points elsewhere: it is not followed."""
 
 
 class BadAnswerError(VLLMError):
@@ -63,7 +73,6 @@ class VLLMClient:
         self._seconds = seconds
         self._limit_bytes = limit_bytes
         self._session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=seconds),
             # A kept connection would be one more thing that a draining pod waits for.
             connector=aiohttp.TCPConnector(limit=64, force_close=True),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -80,17 +89,36 @@ class VLLMClient:
         """Close the connections."""
         await self._session.close()
 
-    async def metrics(self, address: str, port: int) -> str:
-        """Read `/metrics`, the Prometheus text. Raises `VLLMError`."""
-        body = await self._get(address, port, "/metrics", self._limit_bytes)
-        return body.decode("utf-8", errors="replace")
+    async def metrics(self, address: str, port: int, *, seconds: float = SECONDS) -> str:
+        """Read `/metrics`, the Prometheus text.
+
+        Args:
+            address: Of the pod.
+            port: That vLLM listens on.
+            seconds: How long the whole answer may take, where that is less than usual.
+
+        Raises:
+            VLLMError: It could not be read.
+        """
+        where = _where(address, port, "/metrics")
+        body = await self._get(where, self._limit_bytes, seconds=seconds)
+        try:
+            text = body.decode("utf-8")
+        except UnicodeDecodeError:
+            # Without its cause: that one holds the body.
+            raise BadAnswerError(f"{where} is not text") from None
+        # The last line has to end too (Prometheus text format): of one that does not, the value
+        # may have lost its last digits. Not every server says how long its answer will be.
+        if text and not text.endswith("\n"):
+            raise TruncatedError(f"{where} ends within a line")
+        return text
 
     async def version(self, address: str, port: int) -> str:
         """Read what `/version` answers, such as `0.29.0`. Raises `VLLMError`."""
         answer = await self._json(address, port, "/version")
         version = answer.get("version")
-        if not isinstance(version, str) or not 0 < len(version) <= _VERSION_CHARACTERS:
-            raise BadAnswerError(f"{address}:{port}/version has no text `version`")
+        if not isinstance(version, str) or _VERSION.fullmatch(version) is None:
+            raise BadAnswerError(f"{_where(address, port, '/version')} has no `version`")
         return version
 
     async def models(self, address: str, port: int, api_key: str | None = None) -> tuple[str, ...]:
@@ -102,35 +130,42 @@ class VLLMClient:
         if not isinstance(data, list) or not all(
             isinstance(n, str) and len(n) <= _MODEL_CHARACTERS for n in names
         ):
-            raise BadAnswerError(f"{address}:{port}/v1/models has no list of models with an `id`")
+            where = _where(address, port, "/v1/models")
+            raise BadAnswerError(f"{where} has no list of models with an `id`")
         return tuple(str(name) for name in names)
 
     async def _json(
         self, address: str, port: int, path: str, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        body = await self._get(address, port, path, _SMALL_BYTES, headers)
+        where = _where(address, port, path)
+        body = await self._get(where, _SMALL_BYTES, headers)
         try:
             answer = json.loads(body)
-        except ValueError as error:
-            raise BadAnswerError(f"{address}:{port}{path} is not JSON") from error
+        except (ValueError, RecursionError):
+            # Without its cause: that one holds the body.
+            raise BadAnswerError(f"{where} is not JSON") from None
         if not isinstance(answer, dict):
-            raise BadAnswerError(f"{address}:{port}{path} is not a JSON object")
+            raise BadAnswerError(f"{where} is not a JSON object")
         return answer
 
     async def _get(
         self,
-        address: str,
-        port: int,
-        path: str,
+        where: str,
         limit: int,
         headers: Mapping[str, str] | None = None,
+        *,
+        seconds: float = SECONDS,
     ) -> bytes:
-        host = f"[{address}]" if ":" in address else address
-        where = f"{host}:{port}{path}"
+        allowed = min(seconds, self._seconds)
         try:
             async with self._session.get(
-                f"http://{where}", allow_redirects=False, headers=headers
+                f"http://{where}",
+                allow_redirects=False,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=allowed),
             ) as response:
+                if 300 <= response.status < 400:
+                    raise RedirectedError(f"{where} answered {response.status}, a redirect")
                 if response.status != 200:
                     raise BadStatusError(f"{where} answered {response.status}", response.status)
                 body = bytearray()
@@ -140,8 +175,17 @@ class VLLMClient:
                         raise TooLargeError(f"{where} answered more than {limit} bytes")
                 return bytes(body)
         except TimeoutError as error:
-            raise TimedOutError(f"{where} did not answer in {self._seconds:g} s") from error
+            raise TimedOutError(f"{where} did not answer in {allowed:g} s") from error
         except aiohttp.ClientConnectorError as error:
             raise RefusedError(f"{where}: {error.strerror or 'cannot connect'}") from error
+        except aiohttp.ClientPayloadError as error:
+            raise TruncatedError(f"{where} broke off") from error
+        except aiohttp.ClientResponseError as error:
+            raise BadAnswerError(f"{where} is not HTTP") from error
         except aiohttp.ClientError as error:
-            raise RefusedError(f"{where}: {type(error).__name__}") from error
+            raise RefusedError(f"{where} closed the connection") from error
+
+
+def _where(address: str, port: int, path: str) -> str:
+    host = f"[{address}]" if ":" in address else address
+    return f"{host}:{port}{path}"

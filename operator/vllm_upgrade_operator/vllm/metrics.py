@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.judge.counters import Histogram, Sample
-from vllm_upgrade_operator.vllm.exposition import MalformedExpositionError, read_series
+from vllm_upgrade_operator.vllm.exposition import MalformedExpositionError, number, read_series
 from vllm_upgrade_operator.vllm.versions import AdmissionControl, admission_control
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ PROCESS_START = "process_start_time_seconds"
 TTFT = "vllm:time_to_first_token_seconds"
 ITL = "vllm:inter_token_latency_seconds"
 E2E = "vllm:e2e_request_latency_seconds"
+
+_PREFIX = "vllm:"
 
 _NAMES = frozenset(
     {
@@ -82,6 +84,10 @@ GENERATION_HANDLERS = frozenset(
 )
 
 
+class NotVLLMError(Exception):
+    """An exposition without any metric of vLLM: another server's."""
+
+
 def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
     """Read one answer of `/metrics`.
 
@@ -92,8 +98,11 @@ def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
 
     Raises:
         MalformedExpositionError: A line of a metric that is used cannot be read.
+        NotVLLMError: There is no metric of vLLM in it.
     """
     families = read_series(text, _NAMES)
+    if not any(name.startswith(_PREFIX) for name in families):
+        raise NotVLLMError("/metrics has no metric of vLLM")
     server_errors = _sum(families.get(HTTP_REQUESTS), _answered("5xx"))
     rejected, approximate = _rejected(families.get(REJECTIONS), server_errors, version)
     return Sample(
@@ -122,7 +131,47 @@ def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
         e2e=_histogram(E2E, families),
         models=_models(families),
         process_started_at=_sum(families.get(PROCESS_START)),
+        absent=_absent(families, version),
     )
+
+
+# By attribute of `Sample`; those of rejections depend on the version.
+_SOURCES = {
+    "offered": (HTTP_REQUESTS,),
+    "preemptions": (PREEMPTIONS,),
+    "finished": (FINISHED,),
+    "waiting": (WAITING,),
+    "kv_usage": (KV_USAGE,),
+    "kv_capacity_tokens": (CACHE_CONFIG,),
+    "draft_tokens": (DRAFT_TOKENS,),
+    "accepted_tokens": (ACCEPTED_TOKENS,),
+    "ttft": (TTFT,),
+    "itl": (ITL,),
+    "e2e": (E2E,),
+}
+
+
+def _absent(
+    families: dict[str, list[Series]], version: Version | None
+) -> dict[str, tuple[str, ...]]:
+    """Name the metrics that are not exposed, by what is read from them."""
+    counts = REJECTIONS in families or admission_control(version) is AdmissionControl.COUNTER
+    approximate = not counts and admission_control(version) is AdmissionControl.APPROXIMATE
+    sources = {
+        **_SOURCES,
+        "rejected": (REJECTIONS,) if counts else (HTTP_REQUESTS,) if approximate else (),
+        "errors": (
+            FINISHED,
+            *(() if approximate else (HTTP_REQUESTS,)),
+            *((REJECTIONS,) if counts else ()),
+        ),
+    }
+    exposed = {name.removesuffix("_bucket") for name in families}
+    missing = {
+        figure: tuple(name for name in names if name not in exposed)
+        for figure, names in sources.items()
+    }
+    return {figure: names for figure, names in missing.items() if names}
 
 
 def _sum(
@@ -204,12 +253,10 @@ def _number(series: Series, label: str) -> float | None:
     text = series.labels.get(label)
     if text is None or text == "None":
         return None
-    try:
-        return float(text)
-    except ValueError:
-        raise MalformedExpositionError(
-            series.line, f"label {label}={text[:40]!r}, where a number is expected"
-        ) from None
+    value = number(text)
+    if value is None:
+        raise MalformedExpositionError(series.line, f"its label {label} is not a number")
+    return value
 
 
 def _histogram(name: str, families: dict[str, list[Series]]) -> Histogram | None:
@@ -247,9 +294,7 @@ def _bound(series: Series) -> float:
     try:
         return float(text)
     except ValueError:
-        raise MalformedExpositionError(
-            series.line, f"label le={text[:40]!r}, where a number is expected"
-        ) from None
+        raise MalformedExpositionError(series.line, "its label le is not a number") from None
 
 
 def _models(families: dict[str, list[Series]]) -> tuple[str, ...]:

@@ -9,14 +9,16 @@ from aiohttp import web
 from vllm_upgrade_operator.vllm.client import (
     BadAnswerError,
     BadStatusError,
+    RedirectedError,
     RefusedError,
     TimedOutError,
     TooLargeError,
+    TruncatedError,
     VLLMClient,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 HOST = "127.0.0.1"
 
@@ -28,12 +30,15 @@ class Server:
         self.answers: dict[str, web.StreamResponse] = {}
         self.asked: list[web.Request] = []
         self.silent = False
+        self.handler: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         self.port = 0
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request)
         if self.silent:
             await asyncio.sleep(60)
+        if self.handler is not None:
+            return await self.handler(request)
         return self.answers.get(request.path) or web.Response(status=404)
 
 
@@ -75,17 +80,22 @@ async def test_a_redirect_is_not_followed(server: Server, client: VLLMClient) ->
         "/version": web.Response(status=302, headers={"Location": "/metrics"}),
         "/metrics": web.Response(text="a 1\n"),
     }
-    with pytest.raises(BadStatusError, match="answered 302") as caught:
+    with pytest.raises(RedirectedError, match="answered 302"):
         await client.version(HOST, server.port)
-    assert caught.value.status == 302
     assert len(server.asked) == 1
+
+
+async def test_another_status(server: Server, client: VLLMClient) -> None:
+    with pytest.raises(BadStatusError, match="/metrics answered 404") as caught:
+        await client.metrics(HOST, server.port)
+    assert caught.value.status == 404
 
 
 async def test_too_large_an_answer(server: Server, client: VLLMClient) -> None:
     server.answers = {"/metrics": web.Response(text="x" * 1001)}
     with pytest.raises(TooLargeError, match="more than 1000 bytes"):
         await client.metrics(HOST, server.port)
-    server.answers = {"/metrics": web.Response(text="x" * 1000)}
+    server.answers = {"/metrics": web.Response(text="x" * 999 + "\n")}
     assert len(await client.metrics(HOST, server.port)) == 1000
 
 
@@ -106,13 +116,79 @@ async def test_no_answer_in_time(server: Server) -> None:
             await hasty.metrics(HOST, server.port)
 
 
+async def test_bytes_that_are_no_text(server: Server, client: VLLMClient) -> None:
+    server.answers = {"/metrics": web.Response(body=bytes(range(256)))}
+    with pytest.raises(BadAnswerError, match="/metrics is not text"):
+        await client.metrics(HOST, server.port)
+
+
+async def test_a_last_line_without_an_end(server: Server, client: VLLMClient) -> None:
+    """Of `12345` only `123` may have come, which would be believed."""
+    server.answers = {"/metrics": web.Response(text="a 1\nb 123")}
+    with pytest.raises(TruncatedError, match="ends within a line"):
+        await client.metrics(HOST, server.port)
+
+
+@pytest.mark.parametrize(
+    ("sent", "error", "words"),
+    [
+        (b"", RefusedError, "closed the connection"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\na 1\n", TruncatedError, "broke off"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\na 1\n", TruncatedError, "off"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n\r\n", BadAnswerError, "is not HTTP"),
+    ],
+    ids=["nothing", "too short", "chunks without an end", "another protocol"],
+)
+async def test_a_connection_that_is_closed(
+    client: VLLMClient, sent: bytes, error: type[Exception], words: str
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sent)
+        await writer.drain()
+        writer.close()
+
+    listener = await asyncio.start_server(answer, HOST, 0)
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        with pytest.raises(error, match=words) as caught:
+            await client.metrics(HOST, port)
+    assert "OpenSSH" not in str(caught.value)
+
+
+async def test_an_answer_that_never_ends(server: Server) -> None:
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b"a 1\n")
+            await asyncio.sleep(0.01)
+
+    server.handler = drip
+    async with VLLMClient(seconds=0.3) as hasty:
+        with pytest.raises(TimedOutError, match=r"did not answer in 0\.3 s"):
+            await hasty.metrics(HOST, server.port)
+
+
 async def test_nobody_listens(client: VLLMClient) -> None:
     # Port 1 of loopback: nothing of this test's can be there.
     with pytest.raises(RefusedError, match=r"127\.0\.0\.1:1"):
         await client.version(HOST, 1)
 
 
-@pytest.mark.parametrize("body", ["{", "[]", "{}", '{"version": 3}', '{"version": ""}'])
+BODIES = {
+    "not JSON": "{",
+    "no object": "[]",
+    "no version": "{}",
+    "a number": '{"version": 3}',
+    "empty": '{"version": ""}',
+    "not like a version": '{"version": "0.29.0 is what <b>runs</b>"}',
+    "too long": f'{{"version": "{"1" * 65}"}}',
+    "too deep": "[" * 60_000,
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=list(BODIES))
 async def test_an_answer_of_another_form(server: Server, client: VLLMClient, body: str) -> None:
     server.answers = {"/version": web.Response(text=body)}
     with pytest.raises(BadAnswerError):

@@ -34,13 +34,17 @@ def test_a_unicode_line_separator_in_a_label_ends_no_line() -> None:
     ("line", "problem"),
     [
         ("a", "not of the form"),
-        ('a{x="1" 2', "not of the form"),
+        ('a{x="1" 2', "labels cannot be read"),
+        ('a{x="1",', "labels cannot be read"),
+        ("a{", "labels cannot be read"),
         ("a{x=1} 2", "labels cannot be read"),
         ('a{x="1} 2', "labels cannot be read"),
-        ("a many", "finite number"),
-        ("a NaN", "finite number"),
-        ("a +Inf", "finite number"),
+        ("a many", "no number that can be counted with"),
+        ("a NaN", "no number that can be counted with"),
+        ("a +Inf", "no number that can be counted with"),
+        ("a 1e300", "no number that can be counted with"),
         ("a 1 2 3", "not of the form"),
+        ("a 1 x", "not of the form"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(line: str, problem: str) -> None:
@@ -48,6 +52,22 @@ def test_a_line_that_cannot_be_read_is_named(line: str, problem: str) -> None:
         read_series(f"# HELP a x\nb_total 1\n{line}\n", NAMES)
     assert caught.value.line == 3
     assert "line 3" in str(caught.value)
+
+
+def test_nothing_of_a_line_gets_into_the_error() -> None:
+    for line in ('a{x="secret} 1', "a{secret} 1", "a secret", 'a{x="secret"} 1 secret'):
+        with pytest.raises(MalformedExpositionError) as caught:
+            read_series(line + "\n", NAMES)
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["a{" + "}" * 500_000 + " x x", 'a{x="' + '\\"' * 250_000, "a" + " {" * 250_000]
+)
+def test_no_line_keeps_it_busy(line: str) -> None:
+    """Time that grows with the square of the length would be minutes here."""
+    with pytest.raises(MalformedExpositionError):
+        read_series(line + "\n", NAMES)
 
 
 def test_a_malformed_line_of_another_metric_does_not_matter() -> None:

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.vllm.fixtures import read
 from vllm_upgrade_operator.judge.counters import Sample, delta
 from vllm_upgrade_operator.vllm.exposition import MalformedExpositionError
-from vllm_upgrade_operator.vllm.metrics import GENERATION_HANDLERS, parse
+from vllm_upgrade_operator.vllm.metrics import GENERATION_HANDLERS, NotVLLMError, parse
 from vllm_upgrade_operator.vllm.versions import parse_version
 
 SATURATED = "0.32.0-v1-ngram-kv-full"
@@ -99,7 +99,8 @@ def test_a_server_that_was_never_asked_has_zero_requests() -> None:
 
 
 def test_a_server_without_these_metrics_has_none_and_not_zero() -> None:
-    sample = parse("up 1\n", taken_at=1.0, version=parse_version("0.33.0"))
+    running = 'vllm:num_requests_running{engine="0"} 1\n'
+    sample = parse(running, taken_at=1.0, version=parse_version("0.33.0"))
     assert sample.offered is None
     assert sample.rejected is None
     assert sample.errors is None
@@ -107,6 +108,40 @@ def test_a_server_without_these_metrics_has_none_and_not_zero() -> None:
     assert sample.kv_usage is None
     assert sample.ttft is None
     assert sample.models == ()
+    assert sample.absent["waiting"] == ("vllm:num_requests_waiting",)
+    assert sample.absent["ttft"] == ("vllm:time_to_first_token_seconds",)
+    assert sample.absent["offered"] == ("http_requests_total",)
+
+
+def test_what_rejections_and_errors_are_read_from() -> None:
+    def absent(version: str | None, *present: str) -> list[tuple[str, ...] | None]:
+        text = "".join(f"{name} 1\n" for name in ("vllm:num_requests_running", *present))
+        parsed = None if version is None else parse_version(version)
+        found = parse(text, taken_at=1.0, version=parsed).absent
+        return [found.get("rejected"), found.get("errors")]
+
+    http, counter = "http_requests_total", "vllm:admission_rejections_total"
+    finished = "vllm:request_success_total"
+    assert absent("0.32.0") == [(counter,), (finished, http, counter)]
+    assert absent("0.32.0", http, finished) == [(counter,), (counter,)]
+    assert absent("0.32.0", http, counter) == [None, (finished,)]
+    assert absent("0.29.0") == [(http,), (finished,)]
+    assert absent("0.29.0", counter) == [None, (finished, http)]
+    assert absent("0.28.0") == [None, (finished, http)]
+    assert absent(None) == [(http,), (finished,)]
+
+
+@pytest.mark.parametrize("text", ["", "up 1\n", "# TYPE a gauge\n", "http_requests_total 1\n"])
+def test_metrics_of_another_server(text: str) -> None:
+    with pytest.raises(NotVLLMError):
+        parse(text, taken_at=1.0, version=None)
+
+
+def test_nothing_is_absent_in_a_capture() -> None:
+    assert of(SATURATED, "idle").absent == {}
+    drafts = {"draft_tokens", "accepted_tokens"}
+    assert set(of("0.32.0-v2-forced", "idle").absent) == drafts
+    assert set(of("0.29.0-v2-auto", "idle").absent) == drafts
 
 
 ENGINES = """
@@ -144,7 +179,7 @@ def test_requests_are_those_that_reach_the_engine() -> None:
         for handler in (*sorted(GENERATION_HANDLERS), "/v1/models", "/tokenize", "none")
         for method in ("GET", "POST")
     )
-    sample = parse(text, taken_at=1.0, version=None)
+    sample = parse(text + "vllm:num_requests_running 0\n", taken_at=1.0, version=None)
     assert sample.offered == len(GENERATION_HANDLERS)
 
 
@@ -172,8 +207,8 @@ def test_a_failed_request_is_counted_once(
         ('le="0.1",model_name="a"} 3', 'le="0.2",model_name="a"} 3', "same ascending set"),
         ('engine="0",le="+Inf",model_name="a"} 2', 'engine="0",le="9",model_name="a"} 2', "same"),
         ('le="0.1",model_name="a"} 3', 'le="0.1",model_name="a"} 6', "not cumulative"),
-        ('le="0.1",model_name="a"} 3', 'le="x",model_name="a"} 3', "a number is expected"),
-        ('num_gpu_blocks="50"', 'num_gpu_blocks="x"', "a number is expected"),
+        ('le="0.1",model_name="a"} 3', 'le="x",model_name="a"} 3', "label le is not a number"),
+        ('num_gpu_blocks="50"', 'num_gpu_blocks="x"', "num_gpu_blocks is not a number"),
     ],
 )
 def test_nonsense_is_an_error(old: str, new: str, problem: str) -> None:
