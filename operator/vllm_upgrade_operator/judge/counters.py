@@ -6,7 +6,11 @@ would promote a server that has stopped reporting.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Two reads of one process's start time may differ in the last digit of the exposition.
 _SAME_PROCESS_SECONDS = 0.5
@@ -56,6 +60,8 @@ class Figures:
         itl: Inter-token latency.
         e2e: Time from arrival to the last token.
         models: The model names that the series carry.
+        absent: By attribute that is None: the metrics that it is read from and that the pod does
+            not expose.
     """
 
     offered: float | None
@@ -77,6 +83,7 @@ class Figures:
     itl: Histogram | None
     e2e: Histogram | None
     models: tuple[str, ...]
+    absent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +165,7 @@ def delta(before: Sample, after: Sample) -> Delta | None:
         itl=itl,
         e2e=e2e,
         models=after.models,
+        absent=after.absent,
     )
 
 

@@ -50,6 +50,12 @@ _PHRASES = {
     Metric.DRAFT_ACCEPTANCE: "accepted draft tokens",
 }
 
+# Versions without a counter of rejections answer 503, as they may for another reason.
+_APPROXIMATE = {
+    Metric.REJECTIONS: " (approximate: all 5xx answers, for want of a counter)",
+    Metric.ERRORS: " (5xx answers count as rejections, for want of a counter of those)",
+}
+
 
 def judge(
     checks: Sequence[Check],
@@ -77,7 +83,9 @@ def judge(
 
 
 def _together(results: Sequence[CheckResult]) -> Verdict:
-    verdicts = [r.verdict for r in results if not r.observe_only]
+    verdicts = [
+        r.verdict for r in results if not r.observe_only and r.verdict is not Verdict.NOT_APPLICABLE
+    ]
     if Verdict.HARM in verdicts:
         return Verdict.HARM
     # No check is no evidence.
@@ -99,25 +107,22 @@ def _one(check: Check, look: Look, state: Evidence, min_requests: int) -> CheckR
         reason="",
         observe_only=check.mode is Mode.OBSERVE,
     )
-    if check.metric is Metric.DRAFT_ACCEPTANCE and not _speculates(look):
-        return replace(
-            blank,
-            verdict=Verdict.PASS,
-            reason="speculative decoding does not run on both sides: nothing to compare",
-        )
+    if check.metric is Metric.DRAFT_ACCEPTANCE and (other := _undrafted(look)) is not None:
+        return replace(blank, verdict=Verdict.NOT_APPLICABLE, reason=f"does not apply: {other}")
     taken = take(check, look)
     if isinstance(taken, Missing):
         state.idle += 1
-        return replace(blank, reason=taken.why)
+        return replace(blank, reason=taken.why, doubtful=True, missing=not taken.exposed)
     finding = _update(check, look, state, taken, min_requests)
     verdict, reason = _verdict(check, state, finding, min_requests)
+    observed = "only observed: " if blank.observe_only else ""
     return replace(
         blank,
         canary=finding.canary,
         stable=finding.stable,
         requests=round(state.requests),
         verdict=verdict,
-        reason=f"{_phrase(check, look)} {reason}",
+        reason=f"{observed}{_phrase(check, look)} {reason}",
         doubtful=finding.broken or finding.doubtful,
     )
 
@@ -164,6 +169,8 @@ def _verdict(
     if state.idle >= OF_LOOKS:
         return Verdict.HOLD, f"{finding.words}; no new requests for {state.idle} looks"
     if compares(check) and (state.alone or finding.stable_value is None):
+        if not state.alone:
+            return Verdict.HOLD, f"{finding.words}; stable pods got no requests to compare with"
         if state.alone < OF_LOOKS or state.reference is None:
             return Verdict.HOLD, f"{finding.words}; no stable pod to compare with was read"
         if check.max is None and check.metric not in LATENCIES:
@@ -178,14 +185,19 @@ def _phrase(check: Check, look: Look) -> str:
     phrase = _PHRASES[check.metric]
     if check.quantile is not None:
         phrase += f" p{check.quantile * 100:.0f}"
-    if check.metric is Metric.REJECTIONS and any(
-        d.rejections_approximate for d in (*look.canary.values(), *look.stable.values())
-    ):
-        phrase += " (approximate: all 5xx answers)"
+    if any(d.rejections_approximate for d in (*look.canary.values(), *look.stable.values())):
+        phrase += _APPROXIMATE.get(check.metric, "")
     return phrase
 
 
-def _speculates(look: Look) -> bool:
-    """Whether both sides run speculative decoding; its counters only exist where it does."""
-    sides = [list(look.canary.values()), list(look.stable.values())]
-    return all(any(d.draft_tokens is not None for d in side) for side in sides if side)
+def _undrafted(look: Look) -> str | None:
+    """Say where speculative decoding does not run; its counters only exist where it does."""
+    sides = {"canary": look.canary, "stable": look.stable}
+    without = [
+        f"{side} pods"
+        for side, pods in sides.items()
+        if pods and all(d.draft_tokens is None for d in pods.values())
+    ]
+    if not without:
+        return None
+    return f"speculative decoding does not run on {' and '.join(without)}"

@@ -63,6 +63,8 @@ def weigh(check: Check, evidence: Evidence) -> Finding:
     )
     canary, stable = _mean(last, CANARY_SUM), _mean(last, "s")
     beside = "" if stable is None else f" (stable {show(stable)})"
+    if check.metric is Metric.KV_CAPACITY and canary is not None and stable:
+        beside = f" (stable {show(stable)}{_change(canary / stable - 1)})"
     return Finding(
         canary=show(canary),
         stable=show(stable),
@@ -75,6 +77,13 @@ def weigh(check: Check, evidence: Evidence) -> Finding:
             [limit.words(show, last) for limit in over or limits],
         ),
     )
+
+
+def _change(by: float) -> str:
+    """Say that a capacity is another one: more is good news, and news all the same."""
+    if round(by, 3) == 0:
+        return ""
+    return f": {'grown' if by > 0 else 'shrunk'} by {percent(abs(by))}"
 
 
 class _Limit(Protocol):

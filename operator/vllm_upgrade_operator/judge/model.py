@@ -19,6 +19,8 @@ class Verdict(StrEnum):
     HARM = "Harm"
     HOLD = "Hold"
     """Not enough is known yet, or what is known is not good enough to go on."""
+    NOT_APPLICABLE = "NotApplicable"
+    """Of one check alone: these servers have nothing that it could judge, and need not have."""
     INCONCLUSIVE = "Inconclusive"
     """Set by the state machine alone, where the deadline came before the evidence."""
 
@@ -52,7 +54,9 @@ class CheckResult:
         verdict: Of this check alone.
         reason: One sentence with the check's value, its limit and the number of requests.
         observe_only: The check is shown and never acted on.
-        doubtful: A limit looks broken and it may be chance: nothing good may be concluded yet.
+        doubtful: A limit looks broken and it may be chance, or the metric is missing: nothing good
+            may be concluded yet.
+        missing: Pods do not expose what the check needs; the reason names metric, side and pods.
     """
 
     name: str
@@ -65,6 +69,7 @@ class CheckResult:
     reason: str
     observe_only: bool = False
     doubtful: bool = False
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +79,8 @@ class Judgement:
     Attributes:
         results: One per check that is not disabled, in the order of the checks.
         evidence: By check name; opaque, bounded strings.
-        verdict: `Harm` if a check that is enforced found harm; `Pass` only if all of those pass;
-            else `Hold`.
+        verdict: `Harm` if a check that is enforced found harm; `Pass` only if all of those pass
+            that apply, and one does; else `Hold`.
     """
 
     results: tuple[CheckResult, ...]

@@ -72,6 +72,33 @@ def latency(metric: Metric, delta: Delta) -> Histogram | None:
             raise ValueError(f"{metric} is no latency")
 
 
+FIGURES = {
+    Metric.REJECTIONS: ("rejected", "offered"),
+    Metric.ERRORS: ("errors", "offered"),
+    Metric.PREEMPTIONS: ("preemptions", "finished"),
+    Metric.DRAFT_ACCEPTANCE: ("draft_tokens", "accepted_tokens", "offered"),
+    Metric.QUEUE_DEPTH: ("waiting",),
+    Metric.KV_CACHE_USAGE: ("kv_usage",),
+    Metric.KV_CAPACITY: ("kv_capacity_tokens",),
+    Metric.TIME_TO_FIRST_TOKEN: ("ttft",),
+    Metric.INTER_TOKEN_LATENCY: ("itl",),
+    Metric.END_TO_END_LATENCY: ("e2e",),
+}
+"""The attributes of a `Delta` that a metric is read from."""
+
+
+def absent(metric: Metric, pods: Iterable[Delta]) -> list[str]:
+    """Name what pods would have to expose for a metric and do not."""
+    return sorted(
+        {
+            name
+            for delta in pods
+            for figure in FIGURES[metric]
+            for name in delta.absent.get(figure, ())
+        }
+    )
+
+
 def read_all(pods: Mapping[str, T | None]) -> tuple[list[T], list[str]]:
     """Part what was read from the names of the pods where the metric is missing."""
     return (

@@ -155,10 +155,12 @@ class _Value:
 
     limit: float
     name: str
+    stable: float | None
 
     @property
     def words(self) -> str:
-        return f"{self.name} of {seconds(self.limit)}"
+        beside = "" if self.stable is None else f" (stable {seconds(self.stable)})"
+        return f"{self.name} of {seconds(self.limit)}{beside}"
 
     def beyond(self, tail: _Tail) -> bool:
         slow, of = tail.canary_above(bucket_of(tail.bounds, self.limit))
@@ -241,11 +243,12 @@ class _Increase:
 def _limits(check: Check, window: _Tail, reference: float | None) -> list[_Limit]:
     limits: list[_Limit] = []
     if check.max is not None:
-        limits.append(_Value(check.max, "the limit"))
+        limits.append(_Value(check.max, "the limit", window.stable_value))
     if check.max_increase is not None:
         factor = 1 + check.max_increase
         if window.stable_value is not None:
             limits.append(_Increase(factor, window.stable_value))
         elif reference is not None:
-            limits.append(_Value(factor * reference, "the limit, frozen from stable pods,"))
+            name = "the limit, frozen from stable pods,"
+            limits.append(_Value(factor * reference, name, reference))
     return limits

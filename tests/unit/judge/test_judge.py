@@ -113,25 +113,44 @@ def test_traffic_that_stops_holds_again() -> None:
         ("errors", "errors"),
         ("queue", "waiting"),
         ("ttft-p99", "ttft"),
+        ("itl-p99", "itl"),
+        ("e2e-p99", "e2e"),
         ("kv", "kv_usage"),
         ("kv-capacity", "kv_capacity_tokens"),
         ("preemptions", "preemptions"),
     ],
 )
-def test_a_missing_metric_holds_and_names_the_pod(name: str, missing: str) -> None:
+def test_a_missing_metric_holds_and_names_metric_side_and_pod(name: str, missing: str) -> None:
     judged = Judged(CHECKS[name])
     judged.look(times=20)
-    result = judged.look(calm(**{missing: None}))
+    result = judged.look(calm(**{missing: None}, absent={missing: ("vllm:x",), "other": ("y",)}))
     assert result.verdict is Verdict.HOLD
-    assert result.reason == f"metric {CHECKS[name].metric} missing on 1 pod: c"
+    assert result.reason == "vllm:x missing on canary pod c"
+    assert (result.missing, result.doubtful) == (True, True)
     assert judged.verdict is Verdict.HOLD
+
+
+def test_a_metric_that_was_not_there_before_is_missing_for_one_look() -> None:
+    """There is nothing yet to count from."""
+    result = Judged(CHECKS["kv"]).look(calm(kv_usage=None))
+    assert result.reason == "what KVCacheUsage is made of missing on canary pod c"
+
+
+def test_not_all_names_of_pods_are_listed() -> None:
+    gone = calm(waiting=None, absent={"waiting": ("vllm:num_requests_waiting",)})
+    look = Look(0.0, {"c1": gone, "c2": gone}, {f"s{i}": gone for i in range(5)})
+    (result,) = judge((CHECKS["queue"],), look, {}, 100).results
+    assert result.reason == (
+        "vllm:num_requests_waiting missing on canary pods c1, c2 and "
+        "stable pods s0, s1, s2 and 2 more"
+    )
 
 
 def test_a_metric_that_stable_pods_lack_matters_only_where_they_are_compared() -> None:
     judged = Judged(CHECKS["rejections"], CHECKS["errors"])
     judged.look(times=20)
-    result = judged.look(stable=calm(rejected=None, errors=None))
-    assert result.reason == "metric Rejections missing on 1 pod: s"
+    result = judged.look(stable=calm(rejected=None, errors=None, absent={"rejected": ("r",)}))
+    assert result.reason == "r missing on stable pod s"
     alone = Judged(CHECKS["errors"])
     assert alone.look(stable=calm(errors=None), times=20).verdict is Verdict.PASS
 
@@ -171,8 +190,13 @@ def test_without_an_enforced_check_nothing_passes() -> None:
 
 
 def test_approximate_rejections_are_called_so() -> None:
-    result = Judged(CHECKS["rejections"]).look(calm(rejections_approximate=True))
-    assert "approximate" in result.reason
+    approximate = calm(rejections_approximate=True)
+    result = Judged(CHECKS["rejections"]).look(approximate)
+    assert "(approximate: all 5xx answers, for want of a counter)" in result.reason
+    result = Judged(CHECKS["errors"]).look(approximate)
+    assert "5xx answers count as rejections" in result.reason
+    assert "rejections" not in Judged(CHECKS["errors"]).look().reason
+    assert "approximate" not in Judged(CHECKS["queue"]).look(approximate).reason
 
 
 def test_different_buckets_are_not_compared() -> None:
@@ -199,8 +223,12 @@ def test_a_smaller_cache_is_harm_and_a_larger_one_is_not() -> None:
     smaller = Judged(CHECKS["kv-capacity"]).look(calm(kv_capacity_tokens=800.0), times=30)
     assert smaller.verdict is Verdict.HARM
     assert "the limit of 900 (stable 1000 -10%)" in smaller.reason
+    assert "800 (stable 1000: shrunk by 20%), beyond" in smaller.reason
     larger = Judged(CHECKS["kv-capacity"]).look(calm(kv_capacity_tokens=2000.0), times=30)
     assert larger.verdict is Verdict.PASS
+    assert "2000 (stable 1000: grown by 100%), within" in larger.reason
+    same = Judged(CHECKS["kv-capacity"]).look(times=30)
+    assert "1000 (stable 1000), within" in same.reason
 
 
 def test_drafts_that_are_accepted_less() -> None:
@@ -209,9 +237,55 @@ def test_drafts_that_are_accepted_less() -> None:
     bad = calm(draft_tokens=300.0, accepted_tokens=60.0)
     assert Judged(drafts).look(good, good, times=30).verdict is Verdict.PASS
     assert Judged(drafts).look(bad, good, times=30).verdict is Verdict.HARM
-    none = Judged(drafts).look(calm(), good)
-    assert none.verdict is Verdict.PASS
-    assert "nothing to compare" in none.reason
+
+
+def test_drafts_where_none_are_made() -> None:
+    drafts = CHECKS["draft-acceptance"]
+    good = calm(draft_tokens=300.0, accepted_tokens=210.0)
+    for canary, stable, sides in (
+        (calm(), good, "canary pods"),
+        (good, calm(), "stable pods"),
+        (calm(), calm(), "canary pods and stable pods"),
+    ):
+        beside = Judged(CHECKS["kv"], drafts)
+        beside.look(canary, stable, times=30)
+        assert beside.verdict is Verdict.PASS
+        alone = Judged(drafts)
+        result = alone.look(canary, stable, times=30)
+        assert result.verdict is Verdict.NOT_APPLICABLE
+        assert result.reason == f"does not apply: speculative decoding does not run on {sides}"
+        assert alone.verdict is Verdict.HOLD
+
+
+def test_a_queue_is_not_compared_with_that_of_pods_that_nobody_asks() -> None:
+    """All the traffic of a fleet on its canary is no finding about the candidate."""
+    judged = Judged(CHECKS["queue"])
+    idle = calm(offered=0.0, running=0.0)
+    result = judged.look(calm(waiting=30.0), idle, times=60)
+    assert result.verdict is Verdict.HOLD
+    assert "stable pods got no requests to compare with" in result.reason
+    busy = Judged(CHECKS["queue"])
+    assert busy.look(calm(waiting=30.0), times=60).verdict is Verdict.HARM
+    limited = Judged(CHECKS["queue"])
+    assert limited.look(calm(waiting=80.0), idle, times=60).verdict is Verdict.HARM
+
+
+@pytest.mark.parametrize("name", ["rejections", "queue", "ttft-p99", "itl-p99", "preemptions"])
+def test_nothing_that_is_compared_passes_beside_pods_that_nobody_asks(name: str) -> None:
+    none = Histogram((0.1, 0.5, 1.0, 2.5, INF), (0.0,) * 5, 0.0)
+    idle = calm(offered=0.0, running=0.0, finished=0.0, ttft=none, itl=none, e2e=none)
+    result = Judged(CHECKS[name]).look(stable=idle, times=60)
+    assert result.verdict is Verdict.HOLD
+    assert "stable pods got no requests to compare with" in result.reason
+
+
+def test_a_latency_beyond_its_hard_limit_is_told_beside_that_of_stable_pods() -> None:
+    slow = Histogram((0.1, 0.5, 1.0, 2.5, 5.0, INF), (0.0, 0.0, 0.0, 0.0, 10.0, 10.0), 40.0)
+    fast = Histogram((0.1, 0.5, 1.0, 2.5, 5.0, INF), (10.0,) * 6, 0.8)
+    check = replace(CHECKS["ttft-p99"], max_increase=None)
+    result = Judged(check).look(calm(ttft=slow), calm(ttft=fast), times=30)
+    assert result.verdict is Verdict.HARM
+    assert "beyond the limit of 2s (stable 99ms)" in result.reason
 
 
 def test_stable_pods_that_are_not_read_for_a_moment_hold() -> None:
