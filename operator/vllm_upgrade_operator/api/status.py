@@ -101,7 +101,7 @@ class CheckStatus(Model):
     stable: Short = Field(description="The stable pods' value over the same time.")
     limit: Short = Field(description="What is allowed.")
     requests: Annotated[int, Field(ge=0)] = Field(description="Canary requests judged so far.")
-    verdict: Short = Field(description="Pass, Harm or Hold.")
+    verdict: Short = Field(description="Pass, Harm, Hold or NotApplicable.")
     reason: Text = Field(description="Why, in a sentence.")
 
 
@@ -178,6 +178,12 @@ class Progress(Model):
     )
     passed_at: Time | None = Field(None, description="When this step's checks last passed.")
     look_at: Time | None = Field(None, description="When pods were last scraped.")
+    canary_asked_at: Time | None = Field(
+        None, description="When pods of the candidate were last seen to have requests."
+    )
+    stable_asked_at: Time | None = Field(
+        None, description="When pods on known-good were last seen to have requests."
+    )
     ready_high_water: Count = Field(0, description="Most promoted pods ever ready.")
     ready_since: Time | None = Field(None, description="When that number last grew.")
     released_at: Time | None = Field(

@@ -5,11 +5,13 @@ An error of the API is raised as what it is; it never becomes "not there".
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import Phase, VLLMUpgradeSpec, VLLMUpgradeStatus
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
@@ -111,7 +113,12 @@ async def gather(
     target_pods = _seen(cluster.target_pods, container)
     canary_pods = _seen(cluster.canary_pods, container)
     memory.keep(p.pod.uid for p in (*target_pods, *canary_pods))
-    pods = await looker.look((*target_pods, *canary_pods), memory, scrape=needed.look)
+    looked_at = time.time() if needed.look else None
+    pods = await looker.look(
+        (*target_pods, *canary_pods),
+        memory,
+        scrape_seconds=seconds_of(spec.analysis.interval) if needed.look else None,
+    )
     target = None
     if cluster.target is not None:
         target = parse_target(cluster.target, cluster.sets, pods[: len(target_pods)], container)
@@ -133,7 +140,7 @@ async def gather(
         conflict=(
             await _conflict(client, upgrade) if upgrade.status.phase == Phase.PENDING else None
         ),
-        looked=needed.look,
+        looked_at=looked_at,
         refused=memory.refused,
     )
     if needed.proposal and cluster.target is not None:

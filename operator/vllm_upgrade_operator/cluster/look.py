@@ -17,8 +17,17 @@ from vllm_upgrade_operator.cluster.together import together
 from vllm_upgrade_operator.judge.counters import delta
 from vllm_upgrade_operator.upgrade.evidence import recalled
 from vllm_upgrade_operator.upgrade.health import is_ready
+from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem, ScrapeReason
 from vllm_upgrade_operator.vllm import metrics, versions
-from vllm_upgrade_operator.vllm.client import VLLMError
+from vllm_upgrade_operator.vllm.client import (
+    BadAnswerError,
+    BadStatusError,
+    RedirectedError,
+    TimedOutError,
+    TooLargeError,
+    TruncatedError,
+    VLLMError,
+)
 from vllm_upgrade_operator.vllm.container import metrics_port
 from vllm_upgrade_operator.vllm.exposition import MalformedExpositionError
 from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence, observe
@@ -38,6 +47,8 @@ LOG_LIMIT_BYTES = 1024 * 1024
 LOG_SECONDS = 5.0
 """How long that may take: for a node that is gone the API server waits, and harm elsewhere must not
 wait with it."""
+_LEAST_SECONDS = 1.0
+"""What a scrape may take in any case: on a busy node a pod answers late, not never."""
 AT_ONCE = 16
 """How many pods are asked at the same time."""
 
@@ -66,16 +77,23 @@ class Looker:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def look(
-        self, pods: Iterable[SeenPod], memory: Memory, *, scrape: bool
+        self, pods: Iterable[SeenPod], memory: Memory, *, scrape_seconds: float | None
     ) -> tuple[Pod, ...]:
-        """Add what the pods themselves say; `scrape` asks for their counters too.
+        """Add what the pods themselves say.
+
+        Args:
+            pods: Whom to ask.
+            memory: What is known of them from earlier looks.
+            scrape_seconds: Ask for their counters too, and when the next look is due: a pod that
+                takes longer must not put that off.
 
         Raises:
             ApiError: A log could not be read for another reason than that it is not there.
         """
-        return tuple(await together(self._one(p, memory, scrape=scrape) for p in pods))
+        limit = None if scrape_seconds is None else max(_LEAST_SECONDS, scrape_seconds)
+        return tuple(await together(self._one(p, memory, limit) for p in pods))
 
-    async def _one(self, seen: SeenPod, memory: Memory, *, scrape: bool) -> Pod:
+    async def _one(self, seen: SeenPod, memory: Memory, limit: float | None) -> Pod:
         pod = seen.pod
         if pod.started_at is None:
             return pod
@@ -90,13 +108,14 @@ class Looker:
             try:
                 address, port = _endpoint(seen)
             except _NotScrapedError as error:
-                return replace(pod, scrape_error=str(error) if scrape else None)
+                problem = ScrapeProblem(ScrapeReason.NOT_ALLOWED, str(error))
+                return replace(pod, scrape_error=None if limit is None else problem)
             if is_ready(pod) and process.version is None:
                 process.version = await self._version(address, port)
             pod = replace(pod, version=process.version)
-            if not scrape or pod.terminating:
+            if limit is None or pod.terminating:
                 return pod
-            return await self._scrape(pod, process, address, port)
+            return await self._scrape(pod, process, (address, port), limit)
 
     async def _read_log(self, seen: SeenPod, process: Process) -> None:
         now = time.time()
@@ -133,9 +152,11 @@ class Looker:
         except VLLMError:
             return None
 
-    async def _scrape(self, pod: Pod, process: Process, address: str, port: int) -> Pod:
+    async def _scrape(
+        self, pod: Pod, process: Process, endpoint: tuple[str, int], limit: float
+    ) -> Pod:
         try:
-            text = await self._vllm.metrics(address, port)
+            text = await self._vllm.metrics(*endpoint, seconds=limit)
             # Off the event loop: the answer of a large fleet's pod is hundreds of kilobytes.
             sample = await asyncio.to_thread(
                 metrics.parse,
@@ -143,10 +164,11 @@ class Looker:
                 taken_at=time.time(),
                 version=_parsed_version(process.version),
             )
-        except (VLLMError, MalformedExpositionError) as error:
-            self._telemetry.scrapes.labels(type(error).__name__).inc()
+        except (VLLMError, MalformedExpositionError, metrics.NotVLLMError) as error:
+            problem = ScrapeProblem(_reason(error), _words(error, endpoint))
+            self._telemetry.scrapes.labels(str(problem.reason)).inc()
             # The next delta reaches back over the look that failed: nothing is lost.
-            return replace(pod, scrape_error=str(error))
+            return replace(pod, scrape_error=problem)
         self._telemetry.scrapes.labels("ok").inc()
         before, process.sample = process.sample, sample
         busy = (
@@ -162,6 +184,30 @@ class Looker:
             offered=None if sample.offered is None else sample.offered + (busy or 0.0),
             in_flight=busy,
         )
+
+
+_REASONS: dict[type[Exception], ScrapeReason] = {
+    TimedOutError: ScrapeReason.TIMEOUT,
+    TruncatedError: ScrapeReason.TRUNCATED,
+    TooLargeError: ScrapeReason.TOO_LARGE,
+    RedirectedError: ScrapeReason.REDIRECTED,
+    BadStatusError: ScrapeReason.BAD_STATUS,
+    BadAnswerError: ScrapeReason.MALFORMED,
+    MalformedExpositionError: ScrapeReason.MALFORMED,
+    metrics.NotVLLMError: ScrapeReason.NOT_VLLM,
+}
+
+
+def _reason(error: Exception) -> ScrapeReason:
+    return _REASONS.get(type(error), ScrapeReason.REFUSED)
+
+
+def _words(error: Exception, endpoint: tuple[str, int]) -> str:
+    """Say where and what; a parser's error does not know where."""
+    if isinstance(error, VLLMError):
+        return str(error)
+    address, port = endpoint
+    return f"{address}:{port}{error}"
 
 
 class _NotScrapedError(Exception):

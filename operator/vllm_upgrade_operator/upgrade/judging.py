@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.checks import resolve_checks
 from vllm_upgrade_operator.api.durations import seconds_of
-from vllm_upgrade_operator.api.v1alpha1 import CheckStatus, Evidence, Phase
+from vllm_upgrade_operator.api.v1alpha1 import CheckStatus, Evidence, Mode, Phase
 from vllm_upgrade_operator.judge.judge import judge
 from vllm_upgrade_operator.judge.model import Look, Verdict
-from vllm_upgrade_operator.upgrade import conditions
+from vllm_upgrade_operator.upgrade import sight
 from vllm_upgrade_operator.upgrade.flow import remember, since
 from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.names import ADMITTED_AT
@@ -59,9 +59,18 @@ def look(
     """Judge what was scraped; None where nothing was looked at or there is nothing to judge."""
     if not o.looked:
         return status, None
-    status = _metrics_condition(o, remember(status, look_at=rfc3339(now)), now)
+    # The next look is due an interval after this one began, however long the pods took.
+    status = remember(status, look_at=rfc3339(o.looked_at or now))
+    sides = _sides(o, status)
     if status.phase not in JUDGED:
-        return status, None
+        return sight.note_unread(o, sides, status, now), None
+    status, judgement = _judged(o, sight.note_traffic(sides, status, now), now)
+    return sight.note_gaps(o, sides, status, judgement, now), judgement
+
+
+def _judged(
+    o: Observation, status: VLLMUpgradeStatus, now: float
+) -> tuple[VLLMUpgradeStatus, Judgement | None]:
     peers = stable_pods(o)
     canary, stable = _deltas(judged_pods(o, status, now)), _deltas(peers)
     if not canary or (peers and not stable):
@@ -183,22 +192,20 @@ def is_promoted(o: Observation, pod: Pod) -> bool:
     return not is_known_good(target.template, known, o.candidate)
 
 
-def unconvinced(status: VLLMUpgradeStatus) -> str:
-    """Say in a clause which checks have not passed, and why."""
-    blind = next(
-        (
-            c.message
-            for c in status.conditions
-            if c.type == conditions.METRICS_AVAILABLE and c.status == "False"
-        ),
-        None,
-    )
+def unconvinced(o: Observation, status: VLLMUpgradeStatus) -> str:
+    """Say in a clause which checks have not passed, why, and what helps."""
+    blind = sight.blindness(status)
     if blind is not None:
-        return f"metrics are missing: {blind}"
-    open_checks = [c for c in status.checks if c.verdict != Verdict.PASS]
+        return blind
     if not status.checks:
-        return "no requests were judged on the canary"
-    return "; ".join(f"{c.name}: {c.reason}" for c in open_checks[:3]) or "pods still warm up"
+        return "no requests were judged on the canary; send it traffic"
+    act = {c.name for c in resolve_checks(o.spec.analysis.checks) if c.mode is Mode.ENFORCE}
+    settled = (Verdict.PASS, Verdict.NOT_APPLICABLE)
+    open_checks = [c for c in status.checks if c.name in act and c.verdict not in settled]
+    words = "; ".join(f"{c.name}: {c.reason}" for c in open_checks[:3])
+    if any(c.requests < o.spec.analysis.min_requests for c in open_checks):
+        words += "; send it more traffic, or lower spec.analysis.minRequests"
+    return words or "pods still warm up"
 
 
 def _target_pods(o: Observation) -> tuple[Pod, ...]:
@@ -209,17 +216,9 @@ def _deltas(pods: list[Pod]) -> Mapping[str, Delta]:
     return {p.name: p.delta for p in pods if p.delta is not None}
 
 
-def _metrics_condition(o: Observation, status: VLLMUpgradeStatus, now: float) -> VLLMUpgradeStatus:
-    serving = [p for p in _target_pods(o) if is_ready(p)]
-    serving += [p for p in (() if o.canary is None else o.canary.pods) if is_ready(p)]
-    blind = [p for p in serving if p.scrape_error is not None]
-    return conditions.put(
-        status,
-        conditions.METRICS_AVAILABLE,
-        not blind,
-        "ScrapeFailed" if blind else "Scraped",
-        "; ".join(f"{p.name}: {p.scrape_error}" for p in blind[:3])
-        or f"metrics of {len(serving)} pods read",
-        generation=o.generation,
-        now=now,
+def _sides(o: Observation, status: VLLMUpgradeStatus) -> sight.Sides:
+    canary = [p for p in (() if o.canary is None else o.canary.pods) if is_ready(p)]
+    promoted = promoted_pods(o) if status.progress.promoted else []
+    return sight.Sides(
+        canary=[*canary, *promoted], admitted=[*_admitted(o), *promoted], stable=stable_pods(o)
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
     from vllm_upgrade_operator.judge.counters import Delta
+    from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
 
 
@@ -69,7 +70,7 @@ class Pod:
     """Requests on the generation handlers since the process started, answered or not."""
     in_flight: float | None = None
     """Running plus waiting requests; None where it could not be read."""
-    scrape_error: str | None = None
+    scrape_error: ScrapeProblem | None = None
     """Why `/metrics` could not be read; None where it was, or where it was not due."""
 
 
@@ -182,7 +183,12 @@ class Observation:
     """Label keys by which Services and the target select; what a canary pod must not carry."""
     conflict: str | None = None
     """Name of another upgrade of the same target that goes first; looked for while Pending."""
-    looked: bool = False
-    """Whether pods were scraped this time."""
+    looked_at: float | None = None
+    """When pods began to be scraped; None where they were not this time."""
     refused: Refusal | None = None
     """Why the API server has refused an action again and again; None where it has not."""
+
+    @property
+    def looked(self) -> bool:
+        """Whether pods were scraped this time."""
+        return self.looked_at is not None

@@ -12,7 +12,18 @@ from vllm_upgrade_operator.cluster.look import Looker, SeenPod
 from vllm_upgrade_operator.cluster.memory import Memory, Process
 from vllm_upgrade_operator.cluster.pods import parse_pod
 from vllm_upgrade_operator.telemetry.metrics import Telemetry
-from vllm_upgrade_operator.vllm.client import RefusedError, VLLMClient
+from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem, ScrapeReason
+from vllm_upgrade_operator.vllm.client import (
+    BadAnswerError,
+    BadStatusError,
+    RedirectedError,
+    RefusedError,
+    TimedOutError,
+    TooLargeError,
+    TruncatedError,
+    VLLMClient,
+    VLLMError,
+)
 from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
 
 if TYPE_CHECKING:
@@ -24,21 +35,26 @@ OTHER_LINE = "(EngineCore pid=7) INFO 11-30 20:39:11 [core.py:162] Initializing 
 
 
 class StubVLLM(VLLMClient):
-    """A server that has been offered `offered` requests; `down` refuses connections."""
+    """A server that has been offered `offered` requests; `failure` is what asking it raises."""
 
     def __init__(self) -> None:
         self.offered = 100
-        self.down = False
+        self.failure: VLLMError | None = None
+        self.text: str | None = None
+        self.seconds: list[float] = []
         self.asked: list[tuple[str, str, int]] = []
 
     async def version(self, address: str, port: int) -> str:
         self.asked.append(("version", address, port))
         return "0.29.0"
 
-    async def metrics(self, address: str, port: int) -> str:
+    async def metrics(self, address: str, port: int, *, seconds: float = 3.0) -> str:
         self.asked.append(("metrics", address, port))
-        if self.down:
-            raise RefusedError("cannot connect")
+        self.seconds.append(seconds)
+        if self.failure is not None:
+            raise self.failure
+        if self.text is not None:
+            return self.text
         return (
             'vllm:num_requests_running{engine="0",model_name="m"} 2.0\n'
             'vllm:num_requests_waiting{engine="0",model_name="m"} 3.0\n'
@@ -54,9 +70,9 @@ class Scene:
         self.memory = Memory()
         self._looker = Looker(self.client, self.vllm, Telemetry())
 
-    async def look(self, raw: dict[str, Any], *, scrape: bool = True) -> Pod:
+    async def look(self, raw: dict[str, Any], *, scrape: float | None = 10.0) -> Pod:
         seen = SeenPod(parse_pod(raw, "vllm"), raw, "vllm")
-        (found,) = await self._looker.look([seen], self.memory, scrape=scrape)
+        (found,) = await self._looker.look([seen], self.memory, scrape_seconds=scrape)
         return found
 
 
@@ -76,13 +92,60 @@ async def test_the_first_look_is_a_baseline_and_the_second_one_counts() -> None:
 async def test_what_happened_during_a_failed_scrape_is_counted_afterwards() -> None:
     scene = Scene()
     await scene.look(pod())
-    scene.vllm.down = True
+    scene.vllm.failure = RefusedError("cannot connect")
     failed = await scene.look(pod())
-    assert (failed.scrape_error, failed.delta, failed.offered) == ("cannot connect", None, None)
-    scene.vllm.down, scene.vllm.offered = False, 150
+    assert failed.scrape_error == ScrapeProblem(ScrapeReason.REFUSED, "cannot connect")
+    assert (failed.delta, failed.offered) == (None, None)
+    scene.vllm.failure, scene.vllm.offered = None, 150
     after = await scene.look(pod())
     assert after.delta is not None
     assert after.delta.offered == 50.0
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (TimedOutError("e"), "ScrapeTimeout"),
+        (RefusedError("e"), "ScrapeRefused"),
+        (TruncatedError("e"), "ScrapeTruncated"),
+        (TooLargeError("e"), "ScrapeTooLarge"),
+        (RedirectedError("e"), "ScrapeRedirected"),
+        (BadStatusError("e", 404), "ScrapeBadStatus"),
+        (BadAnswerError("e"), "ScrapeMalformed"),
+    ],
+)
+async def test_each_kind_of_failure_has_its_reason(error: VLLMError, reason: str) -> None:
+    scene = Scene()
+    scene.vllm.failure = error
+    problem = (await scene.look(pod())).scrape_error
+    assert problem is not None
+    assert (str(problem.reason), problem.message) == (reason, "e")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "message"),
+    [
+        ("up 1\n", ScrapeReason.NOT_VLLM, "10.244.0.9:8000/metrics has no metric of vLLM"),
+        (
+            "vllm:num_requests_running secret\n",
+            ScrapeReason.MALFORMED,
+            "10.244.0.9:8000/metrics line 1: its value is no number that can be counted with",
+        ),
+    ],
+)
+async def test_a_text_that_says_nothing(text: str, reason: ScrapeReason, message: str) -> None:
+    scene = Scene()
+    scene.vllm.text = text
+    found = await scene.look(pod())
+    assert found.scrape_error == ScrapeProblem(reason, message)
+    assert (found.delta, found.offered) == (None, None)
+
+
+@pytest.mark.parametrize(("interval", "allowed"), [(10.0, 10.0), (2.0, 2.0), (0.2, 1.0)])
+async def test_a_scrape_does_not_put_off_the_next_look(interval: float, allowed: float) -> None:
+    scene = Scene()
+    await scene.look(pod(), scrape=interval)
+    assert scene.vllm.seconds == [allowed]
 
 
 async def test_another_process_begins_anew() -> None:
@@ -102,13 +165,13 @@ async def test_log_and_version_are_read_once() -> None:
 
 async def test_without_a_look_no_metrics_are_read() -> None:
     scene = Scene()
-    await scene.look(pod(), scrape=False)
+    await scene.look(pod(), scrape=None)
     assert scene.vllm.asked == [("version", "10.244.0.9", 8000)]
 
 
 async def test_a_pod_that_is_not_ready_is_not_asked_for_its_version() -> None:
     scene = Scene(OTHER_LINE)
-    found = await scene.look(pod(ready=False), scrape=False)
+    found = await scene.look(pod(ready=False), scrape=None)
     assert scene.vllm.asked == []
     assert found.startup_phase == "starting the engine"
 
@@ -119,7 +182,9 @@ async def test_nothing_is_asked_on_the_network_of_a_node() -> None:
     raw["spec"]["hostNetwork"] = True
     found = await scene.look(raw)
     assert scene.vllm.asked == []
-    assert found.scrape_error == "pods with hostNetwork: true are not scraped"
+    assert found.scrape_error == ScrapeProblem(
+        ScrapeReason.NOT_ALLOWED, "pods with hostNetwork: true are not scraped"
+    )
 
 
 async def test_nothing_is_asked_on_a_port_that_is_not_declared() -> None:
@@ -129,7 +194,8 @@ async def test_nothing_is_asked_on_a_port_that_is_not_declared() -> None:
     found = await scene.look(raw)
     assert scene.vllm.asked == []
     assert found.scrape_error is not None
-    assert "add containerPort 6443" in found.scrape_error
+    assert found.scrape_error.reason is ScrapeReason.NOT_ALLOWED
+    assert "add containerPort 6443" in found.scrape_error.message
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from vllm_upgrade_operator.upgrade.observation import (
     Pod,
     Target,
 )
+from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem, ScrapeReason
 from vllm_upgrade_operator.upgrade.times import rfc3339
 from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
 
@@ -240,7 +241,7 @@ class World:
             candidate=self.candidate,
             proposed=NEW,
             traffic_keys=KEYS,
-            looked=look,
+            looked_at=self.now if look else None,
         )
 
     # What Kubernetes does.
@@ -338,7 +339,11 @@ class World:
             delta=delta if look and in_traffic else None,
             offered=None if mute else (self.now - pod.created_at) * 10 if in_traffic else 0.0,
             in_flight=self.in_flight,
-            scrape_error="cannot connect" if mute else None,
+            scrape_error=(
+                ScrapeProblem(ScrapeReason.REFUSED, "10.0.0.1:8000/metrics: cannot connect")
+                if mute
+                else None
+            ),
         )
 
     # What the executor does.

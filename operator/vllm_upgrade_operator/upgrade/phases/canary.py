@@ -143,20 +143,20 @@ def _without_evidence(scene: _Scene, status: VLLMUpgradeStatus, began: float, no
     if now < end:
         return wait(
             status,
-            f"step {_step_words(status)}: not enough evidence yet: {unconvinced(status)}",
+            f"step {_step_words(status)}: not enough evidence yet: {unconvinced(scene.o, status)}",
             until=end,
         )
     message = (
         f"step {_step_words(status)}: no verdict after {analysis.max_duration}: "
-        f"{unconvinced(status)}"
+        f"{unconvinced(scene.o, status)}"
     )
     if analysis.on_inconclusive == "Rollback":
         return roll_back(status, "Inconclusive", message, now=now)
     return halt(
         status,
         "Inconclusive",
-        f"{message}; send it traffic or lower spec.analysis.minRequests, else it is rolled back "
-        f"at {clock(now + seconds_of(scene.o.spec.strategy.halt_timeout))}",
+        f"{message}; it goes on when the evidence arrives, else it is rolled back at "
+        f"{clock(now + seconds_of(scene.o.spec.strategy.halt_timeout))}",
         now=now,
     )
 
@@ -196,7 +196,7 @@ def _next(scene: _Scene, status: VLLMUpgradeStatus, step: Step, index: int, now:
 def _promote_at_once(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Promote because a person says so, with the verdict that there is."""
     verdict = status.verdict or Verdict.HOLD
-    left = "" if verdict == Verdict.PASS else f" ({unconvinced(status)})"
+    left = "" if verdict == Verdict.PASS else f" ({unconvinced(scene.o, status)})"
     skipped = f"in step {_step_words(status)}, with verdict {verdict}{left}"
     status = promotion.record(scene.o, status, skipped, now)
     return _to_promotion(scene, status, f"promoted by a person {skipped}", now)

@@ -29,6 +29,7 @@ from vllm_upgrade_operator.upgrade.labels import unsettled_roles
 from vllm_upgrade_operator.upgrade.release import relieve
 from vllm_upgrade_operator.upgrade.removal import remove_canary
 from vllm_upgrade_operator.upgrade.rollout import is_rolled, obstacles
+from vllm_upgrade_operator.upgrade.sight import blindness, had_no_request
 from vllm_upgrade_operator.upgrade.times import clock, rfc3339, seconds
 from vllm_upgrade_operator.upgrade.verify import Kind, verify
 
@@ -142,7 +143,7 @@ def baking(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
         )
     unready = [p for p in target.pods if not (is_ready(p) or p.terminating or p.ended)]
     if now < end:
-        return wait(status, _bake_words(target, unready), until=end)
+        return wait(status, _bake_words(target, unready) + _blind_words(status), until=end)
     # A pod without a node is the autoscaler's concern; one that has a node and does not serve is
     # the candidate's.
     dead = [p for p in unready if p.scheduled_at is not None]
@@ -162,9 +163,21 @@ def baking(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
         Phase.SUCCEEDED,
         "Promoted",
         f"promoted: all {target.replicas} pods of {target.name} run the candidate; "
-        "the canary is gone",
+        f"the canary is gone{_unseen_words(status, phase_since(status, now))}",
         now=now,
     ).having(RestoreOwnership(recorded=known.managed_fields))
+
+
+def _blind_words(status: VLLMUpgradeStatus) -> str:
+    blind = blindness(status)
+    return "" if blind is None else f"; {blind}"
+
+
+def _unseen_words(status: VLLMUpgradeStatus, began: float) -> str:
+    """A bake without traffic is no reason to roll back, and no proof either."""
+    if not had_no_request(status, began):
+        return ""
+    return "; no request was seen on them during the bake, so it has shown nothing under load"
 
 
 def _bake_words(target: Target, unready: list[Pod]) -> str:
