@@ -10,7 +10,7 @@ import sys
 
 from aiohttp import web
 
-from localcluster.sim import faults, options, runner, settings
+from localcluster.sim import architectures, faults, memory, options, runner, settings
 from localcluster.sim.driver import Driver
 from localcluster.sim.logs import Log
 from localcluster.sim.server import Server, report
@@ -21,6 +21,14 @@ _PORT = 8000
 _REPORT_SECONDS = 10.0
 # Between the last answer and the end of the process.
 _TEARDOWN_SECONDS = 0.2
+# When the engine is dead, the API server ends once a client has been told, or when it looks after
+# it (VLLM_WATCHDOG_TIME_S, entrypoints/launchers/launcher.py); the HTTP server sees that it shall
+# end within a tenth of a second, and what is left takes 0.5 s to 2 s (seen on 0.29 and 0.32).
+_WATCHDOG_SECONDS = 5.0
+_TICK_SECONDS = 0.1
+_DEATH_SECONDS = 0.7
+# How long the fault DRAIN_500 lasts.
+_FAILING_DRAIN_SECONDS = 2.0
 
 
 def main() -> int:
@@ -42,13 +50,18 @@ def main() -> int:
         return 2
     log = Log(played)
     log.banner()
+    unsupported = architectures.refusal(version, played.architecture)
+    if unsupported is not None:
+        log.refused(unsupported, "ModelConfig")
+        return 1
+    log.resolved()
     try:
         choice = runner.choose(version, played.options, played.architecture, os.environ)
     except runner.StartError as error:
         if error.in_worker:
             log.failed("Worker", str(error))
         else:
-            log.refused(str(error))
+            log.refused(str(error), "VllmConfig")
         return 1
     return asyncio.run(_run(played, log, choice, listed))
 
@@ -64,6 +77,10 @@ async def _run(
     if await _stopped_within(played.load_seconds / 4, stop):
         return 0
     log.loading(choice)
+    if os.environ.get("SIM_OOM_WHILE_LOADING") == "1":
+        memory.run_out()
+        await stop.wait()
+        return 0
     if await _stopped_within(played.load_seconds * 3 / 4, stop):
         return 0
     log.loaded(played.load_seconds, choice)
@@ -89,16 +106,32 @@ async def _serve(
     await site.start()
     log.serving(host, port)
     async with asyncio.TaskGroup() as group:
-        tasks = [
+        tasks: list[asyncio.Task[object]] = [
             group.create_task(driver.run()),
             group.create_task(driver.run_faults(listed)),
             group.create_task(report(driver, log, _REPORT_SECONDS)),
         ]
-        await stop.wait()
-        await _shut_down(played, log, server, driver, site)
+        ends = [group.create_task(event.wait()) for event in (stop, driver.died)]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if driver.died.is_set():
+            await _die(log, server, site)
+        else:
+            await _shut_down(played, log, server, driver, site)
+        tasks += ends
         for task in tasks:
             task.cancel()
     await application.cleanup()
+
+
+async def _die(log: Log, server: Server, site: web.TCPSite) -> None:
+    """End as vLLM does when its engine has died: with exit code 0 (seen on 0.29 and 0.32)."""
+    log.engine_died()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(server.death_told.wait(), _WATCHDOG_SECONDS)
+    await asyncio.sleep(_TICK_SECONDS)
+    await site.stop()
+    log.closed_after_death()
+    await asyncio.sleep(_DEATH_SECONDS)
 
 
 async def _shut_down(
@@ -111,7 +144,12 @@ async def _shut_down(
     """
     timeout = played.options.number("shutdown-timeout") or 0
     log.stopping(driver.in_flight, timeout)
-    if timeout:
+    if driver.trouble.has("DRAIN_500"):
+        server.draining = True
+        driver.end_all("error")
+        await asyncio.sleep(_FAILING_DRAIN_SECONDS)
+        await site.stop()
+    elif timeout:
         server.draining = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(driver.answered(), timeout)

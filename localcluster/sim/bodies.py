@@ -14,6 +14,8 @@ _CHARACTERS_PER_TOKEN = 4
 # The longest token of the tokenizer: a longer prompt is refused without tokenizing it.
 _MOST_CHARACTERS_PER_TOKEN = 9
 _DEFAULT_OUTPUT = 16
+# What models say whose weights or kernels are broken: always the same token.
+_GARBAGE = "!"
 _WORDS = ("the", "queue", "runs", "token", "model", "cache", "first", "step")
 
 Body = dict[str, Any]
@@ -111,19 +113,30 @@ def tokens(prompt: str | list[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request, whole or in chunks. The same seed gives the same text."""
+    """The answer to a request, whole or in chunks. The same seed gives the same text.
+
+    Attributes:
+        identity: The request's.
+        version: The version that is played.
+        wanted: The request.
+        chat: Whether it is one of a chat.
+        seed: What the text depends on beside the prompt.
+        garbage: Whether the text is what a broken model says.
+        created: Seconds since the epoch.
+    """
 
     identity: str
     version: str
     wanted: Wanted
     chat: bool
     seed: str
+    garbage: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
     def whole(self, count: int, reason: str) -> Body:
         """Give the answer to a request that does not stream."""
         digest = self._digest()
-        text = "".join(_word(digest, i) for i in range(count))
+        text = "".join(self._word(digest, i) for i in range(count))
         content: Body = (
             {"message": {"role": "assistant", "content": text, "refusal": None}}
             if self.chat
@@ -156,12 +169,12 @@ class Answer:
         choice = {"index": 0, **content, "logprobs": None, "finish_reason": None}
         before, _, after = self._event([choice]).partition(json.dumps(mark).encode())
         events = [
-            before + json.dumps(_word(digest, i)).encode() + after
+            before + json.dumps(self._word(digest, i)).encode() + after
             for i in range(first, first + count)
         ]
         if ending is not None:
             # The reason stands on the last token; without a token it stands alone.
-            word = _word(digest, first + count - 1) if count else ""
+            word = self._word(digest, first + count - 1) if count else ""
             last: Body = {"delta": {"content": word}} if self.chat else {"text": word}
             choice = {"index": 0, **last, "logprobs": None, "finish_reason": ending}
             events[-1:] = [self._event([{**choice, "stop_reason": None}])]
@@ -171,6 +184,12 @@ class Answer:
         """Give the last events of a stream."""
         usage = self._event([], usage=self._usage(count)) if self.wanted.usage else b""
         return usage + b"data: [DONE]\n\n"
+
+    def _word(self, digest: bytes, index: int) -> str:
+        if self.garbage:
+            return _GARBAGE
+        word = _WORDS[(digest[index % len(digest)] + index) % len(_WORDS)]
+        return f" {word}" if index else word
 
     def _digest(self) -> bytes:
         return hashlib.sha256(f"{self.seed}{self.wanted.prompt}".encode()).digest()
@@ -193,11 +212,6 @@ class Answer:
             **more,
         }
         return b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
-
-
-def _word(digest: bytes, index: int) -> str:
-    word = _WORDS[(digest[index % len(digest)] + index) % len(_WORDS)]
-    return f" {word}" if index else word
 
 
 def _prompt(body: Body, *, chat: bool) -> str | list[int]:

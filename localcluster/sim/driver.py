@@ -12,12 +12,15 @@ import sys
 import time
 from typing import TYPE_CHECKING, Literal
 
-from localcluster.sim import faults
+from localcluster.sim import memory
 from localcluster.sim.engine import Engine, Rejection, Request
+from localcluster.sim.speculation import USUAL_ACCEPTANCE, Speculation
+from localcluster.sim.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from localcluster.sim.faults import Fault
     from localcluster.sim.settings import Settings
 
 Ending = Literal["length", "abort", "error"]
@@ -60,10 +63,22 @@ class Output:
 
 
 class Driver:
-    """Runs the engine. Everything that needs its present state goes through `catch_up`."""
+    """Runs the engine. Everything that needs its present state goes through `catch_up`.
+
+    Attributes:
+        engine: The engine.
+        trouble: The faults that are on.
+        speculation: The counters of speculative decoding; None without it.
+        died: Set when the engine has died.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.engine = Engine(settings.limits, settings.speed)
+        self.trouble = Trouble()
+        drafted = settings.draft_tokens
+        self.speculation = None if drafted is None else Speculation(drafted)
+        self.died = asyncio.Event()
+        self._settings = settings
         self._origin = time.monotonic()
         self._outputs: dict[Request, Output] = {}
         self._work = asyncio.Event()
@@ -77,7 +92,13 @@ class Driver:
 
     def catch_up(self) -> None:
         """Bring the engine to the present and hand on what it generated."""
-        for request, tokens in self.engine.advance(time.monotonic() - self._origin).items():
+        produced = self.engine.advance(time.monotonic() - self._origin)
+        if self.speculation is not None and produced:
+            # The first token of a request is no draft's.
+            first = sum(tokens == request.generated for request, tokens in produced.items())
+            acceptance = self.trouble.number("DRAFT_ACCEPTANCE", USUAL_ACCEPTANCE)
+            self.speculation.decoded(sum(produced.values()) - first, acceptance)
+        for request, tokens in produced.items():
             output = self._outputs[request]
             output.add(tokens)
             if request.done:
@@ -120,18 +141,50 @@ class Driver:
             await asyncio.sleep(max(_SLICE_SECONDS, until))
             self.catch_up()
 
-    async def run_faults(self, listed: Iterable[faults.Fault]) -> None:
+    async def run_faults(self, listed: Iterable[Fault]) -> None:
         """Begin each fault when it is due, counted from now."""
         ready = time.monotonic()
         for fault in listed:
             await asyncio.sleep(max(0.0, ready + fault.after - time.monotonic()))
-            if fault.name == "EXIT_CODE":
-                sys.stdout.flush()
-                # A crash: nothing is answered and nothing is cleaned up.
-                os._exit(int(fault.value))
-            self.catch_up()
-            for request in faults.apply(fault, self.engine):
-                self._end(request, "error")
+            self.begin(fault)
+
+    def begin(self, fault: Fault) -> None:
+        """Have a fault from now on."""
+        self.catch_up()
+        self.trouble.begin(fault)
+        if fault.name == "EXIT_CODE":
+            sys.stdout.flush()
+            # A crash: nothing is answered and nothing is cleaned up.
+            os._exit(int(self.trouble.number("EXIT_CODE", 0)))
+        if fault.name == "OOM":
+            memory.run_out()
+        if fault.name == "ENGINE_DEATH":
+            self.engine.hang()
+            self.end_all("error")
+            self.died.set()
+        if fault.name == "HANG":
+            self.engine.hang()
+        self._apply()
+
+    def end(self, name: str) -> None:
+        """Have a fault no more."""
+        self.catch_up()
+        self.trouble.end(name)
+        if name == "HANG" and not self.died.is_set():
+            self.engine.recover()
+        self._apply()
+
+    def fail(self, output: Output) -> None:
+        """Let the engine fail one request."""
+        if output.request in self._outputs:
+            self.engine.fail(output.request)
+            self._end(output.request, "error")
+
+    def _apply(self) -> None:
+        """Give the engine the speed and the limits that it has with the faults of now."""
+        self.engine.speed = self.trouble.speed(self._settings.speed)
+        for request in self.engine.resize(self.trouble.limits(self._settings.limits)):
+            self._end(request, "error")
 
     def _end(self, request: Request, ending: Ending) -> None:
         self._forget(request).end(ending)

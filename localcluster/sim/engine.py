@@ -9,7 +9,7 @@ by itself: queues, time to first token, inter-token latency, KV use, preemptions
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localcluster.sim.figures import Figures, Histogram, Rejection
 
@@ -118,6 +118,7 @@ class Engine:
         self._free = limits.kv_blocks
         self._backlog = 0
         self._step: _Step | None = None
+        self._hung = False
 
     @property
     def kv_usage(self) -> float:
@@ -187,9 +188,24 @@ class Engine:
             if r.prompt_tokens + r.output_tokens > limits.kv_tokens
         ]
         for request in failed:
-            self._drop(request)
-        self.figures.failed += len(failed)
+            self.fail(request)
         return failed
+
+    def hang(self) -> None:
+        """Compute nothing any more: requests come in and wait, and time goes on."""
+        self._hung = True
+
+    def recover(self) -> None:
+        """Compute again; the step that hung ends now at the earliest."""
+        self._hung = False
+        if self._step is not None:
+            self._step = replace(self._step, end=max(self._step.end, self.now))
+
+    def fail(self, request: Request) -> None:
+        """End a request with an error of the engine's. One that is done stays as it is."""
+        if not request.done:
+            self._drop(request)
+            self.figures.failed += 1
 
     def advance(self, to: float) -> dict[Request, int]:
         """Compute until `to`.
@@ -198,6 +214,9 @@ class Engine:
             How many tokens each request got; those that finished are `done`.
         """
         produced: dict[Request, int] = {}
+        if self._hung:
+            self.now = max(self.now, to)
+            return produced
         while self._step is not None or self._begin_step():
             step = self._step
             if step is None or step.end > to:

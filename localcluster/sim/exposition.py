@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from localcluster.sim.engine import Engine
     from localcluster.sim.figures import Figures
     from localcluster.sim.httpfigures import HttpFigures
+    from localcluster.sim.speculation import Speculation
 
 _Value = float | dict[str, float]
 
@@ -49,6 +50,7 @@ class Source:
         engine: Whose figures.
         http: The HTTP server's figures.
         started_at: When the process started, seconds since the epoch.
+        speculation: Its speculative decoding; None without it.
     """
 
     version: str
@@ -57,6 +59,7 @@ class Source:
     engine: Engine
     http: HttpFigures
     started_at: float
+    speculation: Speculation | None = None
 
 
 def render(source: Source) -> str:
@@ -69,6 +72,8 @@ def render(source: Source) -> str:
             lines += _histogram(family, source, histograms[family["name"]])
         else:
             lines += _family(family, source, values.get(family["name"], 0.0))
+    if source.speculation is not None:
+        lines += _speculation(source, source.speculation)
     lines += source.http.lines()
     return "\n".join(lines) + "\n"
 
@@ -144,6 +149,27 @@ def _family(family: dict[str, Any], source: Source, value: _Value) -> list[str]:
     if family["type"] == "counter":
         name = name.removesuffix("_total")
         lines += wire.created(name, _help(name), series, source.started_at)
+    return lines
+
+
+def _speculation(source: Source, found: Speculation) -> list[str]:
+    """Give the families that exist only with --speculative-config (v1/spec_decode/metrics.py)."""
+    common = {"engine": "0", "model_name": source.model}
+    accepted = found.accepted_by_position
+    places = [{**common, "position": str(place)} for place in range(found.tokens)]
+    lines: list[str] = []
+    for name, series, values in (
+        ("num_drafts", [common], [found.drafts]),
+        ("num_draft_tokens", [common], [found.draft_tokens]),
+        ("num_accepted_tokens", [common], [sum(accepted)]),
+        ("num_accepted_tokens_per_pos", places, accepted),
+    ):
+        family = f"vllm:spec_decode_{name}"
+        text = _help(family)
+        lines += wire.head(f"{family}_total", "counter", text)
+        for labels, value in zip(series, values, strict=True):
+            lines.append(f"{family}_total{wire.braces(labels)} {wire.number(value)}")
+        lines += wire.created(family, text, series, source.started_at)
     return lines
 
 

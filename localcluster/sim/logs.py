@@ -110,6 +110,9 @@ class Log:
         ):
             self._line("APIServer", "api_utils.py:347", text)
         self._line("APIServer", "api_utils.py:286", f"non-default args: {given}")
+
+    def resolved(self) -> None:
+        """What the API server says of a model that it supports."""
         place = f"model.py:{self._lines['architecture']}"
         architecture = self._settings.architecture
         self._line("APIServer", place, f"Resolved architecture: {architecture}")
@@ -186,17 +189,51 @@ class Log:
         self._uvicorn("Waiting for application startup.")
         self._uvicorn("Application startup complete.")
 
-    def refused(self, message: str) -> None:
-        """How a configuration that cannot be had ends, in the API server."""
-        given = "ArgsKwargs((), {'model_co... 'shutdown_timeout': 0})"
-        print("Traceback (most recent call last):", file=sys.stderr)
-        print(
-            "pydantic_core._pydantic_core.ValidationError: 1 validation error for VllmConfig\n"
-            f"  Value error, {message} [type=value_error, input_value={given}, "
-            "input_type=ArgsKwargs]",
-            file=sys.stderr,
-            flush=True,
+    def refused(self, message: str, config: str) -> None:
+        """How a start ends in the API server whose `config` cannot be had."""
+        fields = (
+            "{'model': ...nderer_num_workers': 1}"
+            if config == "ModelConfig"
+            else "{'model_co... 'shutdown_timeout': 0}"
         )
+        given = f"input_value=ArgsKwargs((), {fields}), input_type=ArgsKwargs"
+        for line in (
+            "Traceback (most recent call last):",
+            f"pydantic_core._pydantic_core.ValidationError: 1 validation error for {config}",
+            f"  Value error, {message} [type=value_error, {given}]",
+            "    For further information visit https://errors.pydantic.dev/2.14/v/value_error",
+        ):
+            print(f"{self._bare_prefix()}{line}", file=sys.stderr, flush=True)
+
+    def engine_died(self) -> None:
+        """What is said when the worker is gone and the engine with it (seen on 0.32)."""
+        dead = (
+            "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. "
+            "See stack trace (above) for the root cause."
+        )
+        trace = "Traceback (most recent call last):"
+        worker = "Worker proc VllmWorker-0 died unexpectedly (exit code: -9), shutting down"
+        self._line("EngineCore", "multiproc_executor.py:315", f"{worker} executor.", "ERROR")
+        for process, place, texts in (
+            (
+                "EngineCore",
+                "core.py:1512",
+                ("EngineCore encountered a fatal error.", trace, "RuntimeError: cancelled"),
+            ),
+            ("APIServer", "async_llm.py:906", ("AsyncLLM output_handler failed.", trace, dead)),
+        ):
+            for text in texts:
+                self._line(process, place, text, "ERROR")
+
+    def closed_after_death(self) -> None:
+        """What is said when the HTTP server has ended for a dead engine."""
+        for text in (
+            "Shutting down",
+            "Waiting for application shutdown.",
+            "Application shutdown complete.",
+            f"Finished server process [{os.getpid()}]",
+        ):
+            self._uvicorn(text)
 
     def failed(self, process: str, message: str) -> None:
         """How a start ends that fails in the engine's process or in the worker."""
@@ -290,10 +327,13 @@ class Log:
             self._line(process, f"vllm.py:{self._lines['fallback']}", choice.warning, "WARNING")
 
     def _uvicorn(self, text: str) -> None:
-        """A line of the HTTP server's own logger: from 0.32 on without the process (seen)."""
+        """A line of the HTTP server's own logger."""
+        print(f"{self._bare_prefix()}INFO:     {text}", flush=True)
+
+    def _bare_prefix(self) -> str:
+        """What stands before a line that is not the logger's: from 0.32 on nothing (seen)."""
         old = not at_least(self._settings.version, "0.32.0")
-        prefix = f"(APIServer pid={self._pids['APIServer']}) " if old else ""
-        print(f"{prefix}INFO:     {text}", flush=True)
+        return f"(APIServer pid={self._pids['APIServer']}) " if old else ""
 
     def _line(self, process: str, place: str, text: str, level: str = "INFO") -> None:
         stamp = time.strftime("%m-%d %H:%M:%S")

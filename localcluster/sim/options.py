@@ -86,6 +86,7 @@ def parse(version: str, arguments: list[str]) -> Options:
     """
     words = arguments[1:] if arguments[:1] == ["serve"] else list(arguments)
     positional: list[str] = []
+    unknown: list[str] = []
     flags: dict[str, list[str]] = {}
     while words:
         word = words.pop(0)
@@ -94,7 +95,12 @@ def parse(version: str, arguments: list[str]) -> Options:
             continue
         head, equals, value = word.partition("=")
         dashed, _, key = head.partition(".")
-        flag = _resolve(version, _SHORT.get(dashed, dashed), word)
+        flag = _resolve(version, _SHORT.get(dashed, dashed))
+        if flag is None:
+            unknown.append(word)
+            while words and not _is_flag(words[0]):
+                unknown.append(words.pop(0))
+            continue
         if flag in known(version)["bare"]:
             if equals:
                 _usage(f"argument --{flag}: ignored explicit argument {value!r}")
@@ -106,9 +112,10 @@ def parse(version: str, arguments: list[str]) -> Options:
         flags[flag] = given
     if positional:
         flags.setdefault("model", positional[:1])
-    if positional[1:]:
-        _usage(f"unrecognized arguments: {' '.join(positional[1:])}")
     _check(flags)
+    unknown += positional[1:]
+    if unknown:
+        _unrecognized(unknown)
     return Options(flags)
 
 
@@ -140,14 +147,15 @@ def _values(flag: str, words: list[str]) -> list[str]:
     return given
 
 
-def _resolve(version: str, dashed: str, word: str) -> str:
+def _resolve(version: str, dashed: str) -> str | None:
+    """Find the flag that is meant; None for one that there is not."""
     flags = known(version)["bare"] | known(version)["valued"]
     name = dashed.removeprefix("--").replace("_", "-")
     if name in flags:
         return name
     longer = sorted(flag for flag in flags if flag.startswith(name))
     if not longer:
-        _usage(f"unrecognized arguments: {word}")
+        return None
     if len(longer) > 1:
         options = ", ".join(f"--{flag}" for flag in longer)
         _usage(f"ambiguous option: --{name} could match {options}")
@@ -177,6 +185,13 @@ def _check(flags: dict[str, list[str]]) -> None:
             valid = False
         if not valid:
             _usage(f"argument --{flag}: invalid loads value: {flags[flag][-1]!r}")
+
+
+def _unrecognized(words: list[str]) -> NoReturn:
+    """End as the outer parser does (seen on 0.32): it names the values too."""
+    print("usage: vllm [-h] [-v]", file=sys.stderr)
+    print(f"vllm: error: unrecognized arguments: {' '.join(words)}", file=sys.stderr, flush=True)
+    raise SystemExit(2)
 
 
 def _usage(message: str) -> NoReturn:

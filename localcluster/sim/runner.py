@@ -33,7 +33,6 @@ _V2_IN_028 = frozenset(
 # the architectures that people run; a real server finds it out from the model's configuration.
 _V1_IN_028 = frozenset(
     {
-        "BambaForCausalLM",
         "DbrxForCausalLM",
         "DeepseekV3ForCausalLM",
         "DeepseekV32ForCausalLM",

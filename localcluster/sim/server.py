@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from localcluster.sim import bodies, exposition
+from localcluster.sim import bodies, brokenmetrics, exposition, remote
 from localcluster.sim.engine import Rejection
+from localcluster.sim.faults import WITHOUT
 from localcluster.sim.httpfigures import HttpFigures
 
 if TYPE_CHECKING:
@@ -32,13 +33,11 @@ _REFUSALS = {
     Rejection.TOKENS: "The engine has reached its prefill token backlog limit. Please try again "
     "later or on a different instance.",
 }
-_ENGINE_DEAD = {
-    "error": {
-        "message": "EngineCore encountered an issue. See stack trace (above) for the root cause.",
-        "type": "InternalServerError",
-        "code": 500,
-    }
-}
+_ENGINE_DEAD = bodies.error(
+    500,
+    "InternalServerError",
+    "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+)
 
 
 class Server:
@@ -47,10 +46,13 @@ class Server:
     Attributes:
         draining: The engine takes nothing more: new requests fail with 500, while `/health` goes
             on answering 200, as on a real server that is being stopped with --shutdown-timeout.
+        death_told: Set when a client has been told that the engine is dead.
     """
 
     def __init__(self, settings: Settings, driver: Driver, log: Log) -> None:
         self.draining = False
+        self.death_told = asyncio.Event()
+        self._failures = 0.0
         self._settings = settings
         self._driver = driver
         self._log = log
@@ -63,9 +65,9 @@ class Server:
         """Give the application with all endpoints."""
         application = web.Application(middlewares=[self._observe], client_max_size=_MOST_BYTES)
         routes = application.router
-        routes.add_get("/health", self._empty, allow_head=False)
-        routes.add_get("/ping", self._empty, allow_head=False)
-        routes.add_post("/ping", self._empty)
+        routes.add_get("/health", self._health, allow_head=False)
+        routes.add_get("/ping", self._health, allow_head=False)
+        routes.add_post("/ping", self._health)
         routes.add_get("/version", self._version, allow_head=False)
         routes.add_get("/load", self._load, allow_head=False)
         routes.add_get("/metrics", self._metrics, allow_head=False)
@@ -73,11 +75,14 @@ class Server:
         routes.add_get("/v1/models", self._models, allow_head=False)
         routes.add_post("/v1/completions", self._completions)
         routes.add_post("/v1/chat/completions", self._chat)
+        remote.add_to(application, self._driver, self._settings.version)
         return application
 
     @web.middleware
     async def _observe(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check the API key, turn errors into bodies, count and log."""
+        if request.path.startswith(remote.PATH):  # a real server has no such thing
+            return await handler(request)
         began, path, status, size = time.monotonic(), request.path, 200, 0
         try:
             response = await self._answer(request, handler)
@@ -115,17 +120,19 @@ class Server:
         except web.HTTPException as error:
             return _json({"detail": error.reason}, status=error.status)
 
-    async def _empty(self, _: web.Request) -> web.Response:
-        return web.Response()
+    async def _health(self, _: web.Request) -> web.Response:
+        """Say 503 when the engine is dead (entrypoints/serve/instrumentator/health.py)."""
+        bad = self._driver.died.is_set() or self._driver.trouble.has("HEALTH")
+        return web.Response(status=503 if bad else 200)
 
     async def _version(self, _: web.Request) -> web.Response:
-        return _json({"version": self._settings.version})
+        return _json({"version": self._driver.trouble.text("VERSION") or self._settings.version})
 
     async def _load(self, _: web.Request) -> web.Response:
         tracked = self._settings.options.has("enable-server-load-tracking")
         return _json({"server_load": self._driver.in_flight if tracked else 0})
 
-    async def _metrics(self, _: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
         self._driver.catch_up()
         text = exposition.render(
             exposition.Source(
@@ -135,9 +142,14 @@ class Server:
                 engine=self._driver.engine,
                 http=self._http,
                 started_at=self._started_at,
+                speculation=self._driver.speculation,
             )
         )
-        return web.Response(body=text.encode(), headers={"Content-Type": _METRICS_TYPE})
+        broken = self._driver.trouble.text("METRICS")
+        if broken is not None and not broken.startswith(WITHOUT):
+            return await brokenmetrics.answer(broken, request, text, _METRICS_TYPE)
+        body = brokenmetrics.without(broken, text).encode()
+        return web.Response(body=body, headers={"Content-Type": _METRICS_TYPE})
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         try:
@@ -181,17 +193,21 @@ class Server:
             longest=min(self._settings.max_model_len, limits.kv_tokens),
         )
         identity = f"{'chatcmpl' if chat else 'cmpl'}-{os.urandom(8).hex()}"
-        if self.draining:
-            self._log.exception(identity)
-            text = "cannot schedule new futures after shutdown"
-            raise bodies.RequestError(500, "InternalServerError", text)
+        self._refuse(identity)
         output = self._driver.admit(wanted.prompt_tokens, wanted.output_tokens)
         if isinstance(output, Rejection):
             self._log.rejected(output, identity, self._driver.engine)
             raise bodies.RequestError(503, "Service Unavailable", _REFUSALS[output])
         seed = identity if wanted.varies else ""
-        answer = bodies.Answer(identity, self._settings.version, wanted, chat, seed)
+        garbage = self._driver.trouble.has("GARBAGE")
+        answer = bodies.Answer(
+            identity, self._settings.version, wanted, chat, seed, garbage=garbage
+        )
         try:
+            if self._fails():
+                self._driver.fail(output)
+                self._log.exception(identity)
+                raise bodies.RequestError(500, "InternalServerError", "Internal server error")
             if wanted.stream:
                 return await _stream(request, output, answer)
             count = await output.all()
@@ -199,8 +215,37 @@ class Server:
             self._driver.drop(output)
         if output.ending is None or output.ending == "error":
             self._log.exception(identity)
+            self._tell_death()
             return _json(_ENGINE_DEAD, status=500)
         return _json(answer.whole(count, output.ending))
+
+    def _refuse(self, identity: str) -> None:
+        """Refuse a request where the engine takes none.
+
+        Raises:
+            bodies.RequestError: It is dead, or has been stopped.
+        """
+        if self._driver.died.is_set():
+            self._log.exception(identity)
+            self._tell_death()
+            message = str(_ENGINE_DEAD["error"]["message"])
+            raise bodies.RequestError(500, "InternalServerError", message)
+        if self.draining:
+            self._log.exception(identity)
+            text = "cannot schedule new futures after shutdown"
+            raise bodies.RequestError(500, "InternalServerError", text)
+
+    def _tell_death(self) -> None:
+        if self._driver.died.is_set():
+            self.death_told.set()
+
+    def _fails(self) -> bool:
+        """Tell whether this request is one of the share that fails, spread evenly."""
+        self._failures += self._driver.trouble.number("ERROR_FRACTION", 0.0)
+        if self._failures < 1:
+            return False
+        self._failures -= 1
+        return True
 
 
 async def report(driver: Driver, log: Log, every: float) -> None:

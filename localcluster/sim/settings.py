@@ -30,6 +30,7 @@ class Settings:
         max_model_len: Most tokens of one request, prompt and output.
         limits: The engine's limits.
         speed: The engine's speed.
+        draft_tokens: Tokens of a draft; None without speculative decoding.
         api_keys: Keys that `/v1` asks for; none for no check.
     """
 
@@ -40,6 +41,7 @@ class Settings:
     max_model_len: int
     limits: Limits
     speed: Speed
+    draft_tokens: int | None
     api_keys: frozenset[str]
 
 
@@ -69,8 +71,14 @@ def read(version: str, options: Options, env: Mapping[str, str]) -> Settings:
             block_size=number("block-size") or default.block_size,
         ),
         speed=_speed(env),
+        draft_tokens=_draft_tokens(options),
         api_keys=frozenset(key for key in keys if key),
     )
+
+
+def _draft_tokens(options: Options) -> int | None:
+    config = options.config("speculative-config")
+    return int(config.get("num_speculative_tokens") or 1) if config else None
 
 
 def _speed(env: Mapping[str, str]) -> Speed:

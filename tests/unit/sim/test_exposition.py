@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from localcluster.sim.engine import Engine, Limits, Rejection, Speed
 from localcluster.sim.exposition import Source, render
 from localcluster.sim.httpfigures import HttpFigures
+from localcluster.sim.speculation import Speculation
 from localcluster.sim.wire import number
 from tests.unit.sim.reading import Sample, fixture, samples, types
 
@@ -55,6 +58,33 @@ def test_names_labels_and_buckets_are_those_of_a_real_server(
     kinds = {n: k for n, k in types(recorded).items() if not n.startswith((_SPECULATION, "http_"))}
     mine = {n: k for n, k in types(text).items() if not n.startswith("http_")}
     assert mine == {n: k for n, k in kinds.items() if n not in _FOREIGN}
+
+
+@pytest.mark.parametrize("moment", ["metrics-idle.txt", "metrics-after.txt"])
+def test_speculative_decoding_is_exported_as_by_a_real_server(moment: str) -> None:
+    recorded = fixture("0.32.0-v1-ngram-kv-full", moment)
+    text = render(replace(source("0.32.0"), speculation=Speculation(3)))
+
+    def drafting(found: str) -> tuple[set[Sample], dict[str, str]]:
+        kinds = {name: kind for name, kind in types(found).items() if name.startswith(_SPECULATION)}
+        return {key for key in samples(found) if key[0].startswith(_SPECULATION)}, kinds
+
+    assert drafting(text) == drafting(recorded)
+    assert _SPECULATION not in render(source("0.32.0"))
+
+
+def test_drafts_follow_from_the_tokens_decoded() -> None:
+    found = Speculation(3)
+    # The recorded server verified 2161 drafts of at most 3 tokens and accepted 4755.
+    acceptance = 4755 / (2161 * 3)
+    found.decoded(2161 + 4755, acceptance)
+    assert found.drafts == pytest.approx(2161, abs=1)
+    assert sum(found.accepted_by_position) == pytest.approx(4755, abs=4)
+    first, second, third = found.accepted_by_position
+    assert 2161 > first > second > third
+    never = Speculation(2)
+    never.decoded(10, 0.0)
+    assert (never.drafts, never.draft_tokens, never.accepted_by_position) == (10, 20, [0, 0])
 
 
 def test_the_http_server_counts_as_the_real_one() -> None:

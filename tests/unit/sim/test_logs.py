@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from localcluster.sim import architectures
 from localcluster.sim.engine import Engine, Limits, Rejection, Speed
 from localcluster.sim.logs import Log
 from localcluster.sim.options import parse
@@ -37,6 +38,7 @@ def start(version: str, env: dict[str, str], *flags: str) -> Choice:
     choice = choose(version, played.options, "LlamaForCausalLM", env)
     log = Log(played)
     log.banner()
+    log.resolved()
     log.engine(choice)
     log.loading(choice)
     log.loaded(1.5, choice)
@@ -109,11 +111,58 @@ def test_the_capacity_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_refusal_reads_as_a_real_one(capsys: pytest.CaptureFixture[str]) -> None:
-    Log(settings("0.32.0")).refused("Model Runner V2 requires Triton.")
+    Log(settings("0.32.0")).refused("Model Runner V2 requires Triton.", "VllmConfig")
     mine = capsys.readouterr()
     real = fixture("0.32.0-v2-forced-no-triton-exits", "startup.log").splitlines()
     assert mine.out == ""
-    assert mine.err.splitlines() == real[-3:]
+    assert mine.err.splitlines()[:3] == real[-3:]
+
+
+@pytest.mark.parametrize("version", ["0.29.0", "0.32.0"])
+def test_a_dead_engine_reads_as_a_real_one(
+    version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Log(settings(version))
+    log.engine_died()
+    log.closed_after_death()
+    mine = capsys.readouterr().out
+    real = fixture(f"{version}-engine-death", "end.log")
+
+    def errors(text: str) -> list[Line]:
+        found = [line for line in lines(text) if line[1] == "ERROR" and "Dumping" not in line[2]]
+        # 0.29 may not know the code yet.
+        return [(p, k, text.replace("None", "-N")) for p, k, text in found]
+
+    assert errors(mine) == errors(real)
+
+    def http(text: str) -> list[str]:
+        found = [line for line in text.splitlines() if "INFO:  " in line and ' - "' not in line]
+        return [_NUMBER.sub("N", line) for line in found]
+
+    assert http(mine) == http(real)
+
+
+@pytest.mark.parametrize("version", ["0.29.0", "0.32.0"])
+def test_an_unsupported_architecture_reads_as_on_a_real_server(
+    version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = architectures.refusal(version, "NoSuchForCausalLM")
+    assert message is not None
+    Log(settings(version)).refused(message, "ModelConfig")
+    mine = capsys.readouterr().err.splitlines()
+    real = fixture(f"{version}-unsupported-architecture-exits", "startup.log").splitlines()[-4:]
+
+    def names(line: str) -> set[str]:
+        return set(re.findall(r"'(\w+)'", line.partition("dict_keys")[2].partition(")")[0]))
+
+    assert names(mine[2]) == names(real[2])
+    assert len(names(mine[2])) > 300
+
+    def plain(line: str) -> str:
+        words, keys, rest = line.partition("dict_keys")
+        return _NUMBER.sub("N", words) + keys + rest.partition(")")[2]
+
+    assert [plain(line) for line in mine] == [plain(line) for line in real]
 
 
 @pytest.mark.parametrize("version", ["0.29.0", "0.32.0"])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from localcluster.sim.options import Options, parse
+from tests.unit.sim.reading import fixture
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,17 @@ def test_the_flags_of_each_version(
         parse(version, words)
     assert ended.value.code == 2
     assert f"error: unrecognized arguments: {flag}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", ["0.29.0", "0.32.0"])
+def test_an_unknown_flag_ends_as_on_a_real_server(
+    version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(version, ["m", "--no-such-flag", "3", "--port", "1"])
+    assert ended.value.code == 2
+    real = fixture(f"{version}-unknown-flag-exits", "startup.log").splitlines()
+    assert capsys.readouterr().err.splitlines()[-1] == real[-1]
 
 
 @pytest.mark.parametrize(

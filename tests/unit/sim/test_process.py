@@ -68,10 +68,34 @@ async def serving(
             await process.wait()
 
 
+async def until_running(session: aiohttp.ClientSession) -> None:
+    """Wait until the engine runs one request."""
+    while True:
+        async with session.get("/metrics") as response:
+            if 'num_requests_running{engine="0",model_name="m"} 1.0' in await response.text():
+                return
+
+
 @pytest.mark.parametrize(
     ("version", "words", "env", "code", "said"),
     [
         ("0.28.0", ["m", "--max-num-queued-reqs", "1"], {}, 2, "unrecognized arguments: --max-num"),
+        ("0.32.0", ["m", "--nope", "3"], {}, 2, "vllm: error: unrecognized arguments: --nope 3"),
+        (
+            "0.33.0",
+            ["m"],
+            {"SIM_ARCHITECTURE": "MedusaModel"},
+            1,
+            "Value error, Model architectures ['MedusaModel'] are not supported for now. Supported",
+        ),
+        (
+            "0.29.0",
+            ["m"],
+            {"SIM_ARCHITECTURE": "MPTForCausalLM"},
+            1,
+            "Model architecture MPTForCausalLM was supported in vLLM until v0.28.0",
+        ),
+        ("0.29.0", ["m"], {"SIM_OOM_WHILE_LOADING": "1"}, -9, ""),
         ("0.30.0", ["m"], {}, 2, "usage: python -m localcluster.sim"),
         ("0.29.0", ["m"], {"SIM_FAULT_NOPE": "1"}, 2, "SIM_FAULT_NOPE is no fault"),
         (
@@ -116,10 +140,7 @@ async def test_without_a_timeout_what_is_in_flight_is_cut_short(version: str, st
                 return response.status
 
         task = asyncio.create_task(ask())
-        while True:
-            async with session.get("/metrics") as response:
-                if 'num_requests_running{engine="0",model_name="m"} 1.0' in await response.text():
-                    break
+        await until_running(session)
         process.send_signal(signal.SIGTERM)
         assert await task == status
         code, out, _ = await end(process)
@@ -130,3 +151,31 @@ async def test_without_a_timeout_what_is_in_flight_is_cut_short(version: str, st
 async def test_a_fault_ends_the_process_with_its_exit_code() -> None:
     async with serving("0.29.0", env={"SIM_FAULT_EXIT_CODE": "7@0.1"}) as (process, _):
         assert (await end(process))[0] == 7
+
+
+async def test_a_dead_engine_ends_the_process_as_if_all_were_well() -> None:
+    async with serving("0.32.0") as (process, session):
+        await session.post("/sim/fault/ENGINE_DEATH", params={"value": "1"})
+        async with session.post("/v1/completions", json={"prompt": "x"}) as response:
+            assert response.status == 500
+        code, out, _ = await end(process)
+        assert code == 0
+        assert "EngineCore encountered a fatal error." in out
+        assert "Application shutdown complete." in out
+
+
+async def test_a_failing_drain_answers_500_until_the_end() -> None:
+    env = {"SIM_DECODE_STEP_SECONDS": "100", "SIM_FAULT_DRAIN_500": "1"}
+    async with serving("0.29.0", "--shutdown-timeout", "50", env=env) as (process, session):
+
+        async def ask() -> int:
+            async with session.post("/v1/completions", json={"prompt": "x"}) as response:
+                return response.status
+
+        under_way = asyncio.create_task(ask())
+        await until_running(session)
+        process.send_signal(signal.SIGTERM)
+        assert (await under_way, await ask()) == (500, 500)
+        async with session.get("/health") as response:
+            assert response.status == 200
+        assert (await end(process))[0] == 0

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp import ClientPayloadError, ServerDisconnectedError
 from aiohttp.test_utils import TestClient, TestServer
 
 from localcluster.sim import faults
@@ -44,6 +45,14 @@ class Played:
         async with self.client.get("/metrics") as response:
             assert response.headers["Content-Type"] == "text/plain; version=1.0.0; charset=utf-8"
             return samples(await response.text())
+
+    async def fault(self, name: str, value: str) -> tuple[int, str]:
+        async with self.client.post(f"/sim/fault/{name}", params={"value": value}) as response:
+            return response.status, await response.text()
+
+    async def status(self, path: str) -> int:
+        async with self.client.get(path) as response:
+            return response.status
 
     async def until_in_flight(self, number: int) -> None:
         async with asyncio.timeout(10):
@@ -229,3 +238,174 @@ async def test_a_fault_begins_when_it_is_due_and_fails_what_cannot_go_on() -> No
         status, body = await played.post({**PROMPT, "max_tokens": 100})
         assert status == 400
         assert "maximum context length is 32 tokens" in body["error"]["message"]
+
+
+async def test_faults_begin_and_end_in_a_running_server() -> None:
+    async with playing("0.29.0", {**FAST, "VLLM_API_KEY": "a"}) as played:
+        assert await played.fault("HEALTH", "0") == (200, "HEALTH is 0\n")
+        assert (await played.status("/health"), await played.status("/ping")) == (503, 503)
+        assert await played.fault("HEALTH", "off") == (200, "HEALTH is off\n")
+        assert await played.status("/health") == 200
+        await played.fault("VERSION", "0.1.2")
+        async with played.client.get("/version") as response:
+            assert await response.text() == '{"version":"0.1.2"}'
+        # They are no requests of a client's: a real server has no such endpoint.
+        assert not any(
+            "/sim" in value for _, labels in await played.metrics() for _, value in labels
+        )
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "value", "status", "said"),
+    [
+        ("0.29.0", "NOPE", "1", 404, "NOPE is no fault: there are DECODE_FACTOR, DRAFT_ACC"),
+        ("0.29.0", "HANG", "", 400, "HANG=: write 1, or off to end it"),
+        ("0.29.0", "DECODE_FACTOR", "-1", 400, "write a factor above 0, or off to end it"),
+        ("0.29.0", "ENGINE_DEATH", "off", 400, "ENGINE_DEATH cannot be ended"),
+        ("0.28.0", "MAX_QUEUED_REQS", "1", 400, "vLLM 0.28.0 has no admission control"),
+    ],
+)
+async def test_a_request_for_no_fault_says_what_would_be_right(
+    version: str, name: str, value: str, status: int, said: str
+) -> None:
+    async with playing(version) as played:
+        got, text = await played.fault(name, value)
+        assert got == status
+        assert said in text
+
+
+async def test_a_hung_engine_is_healthy_and_answers_nothing_until_it_recovers() -> None:
+    async with playing() as played:
+        await played.fault("HANG", "1")
+        task = asyncio.create_task(played.post(PROMPT))
+        await played.until_in_flight(1)
+        await asyncio.sleep(0.2)
+        assert not task.done()
+        found = await played.metrics()
+        labels = (("engine", "0"), ("model_name", "tiny"))
+        assert found["vllm:num_requests_waiting", labels] == 1.0
+        assert found["vllm:generation_tokens_total", labels] == 0.0
+        assert await played.status("/health") == 200
+        await played.fault("HANG", "off")
+        assert (await task)[0] == 200
+
+
+async def test_a_dead_engine_fails_everything_but_the_metrics() -> None:
+    async with playing(env=SLOW) as played:
+        under_way = asyncio.create_task(played.post(PROMPT))
+        await played.until_in_flight(1)
+        await played.fault("ENGINE_DEATH", "1")
+        for status, body in (await under_way, await played.post(PROMPT)):
+            assert status == 500
+            assert body["error"]["message"].startswith("EngineCore encountered an issue.")
+        assert played.server.death_told.is_set()
+        assert await played.status("/health") == 503
+        assert await played.status("/metrics") == 200
+
+
+async def test_a_share_of_the_requests_fails() -> None:
+    async with playing() as played:
+        await played.fault("ERROR_FRACTION", "0.25")
+        for stream in (False, True):
+            statuses = []
+            for _ in range(8):
+                async with played.client.post(
+                    "/v1/completions", json={**PROMPT, "stream": stream}
+                ) as response:
+                    statuses.append(response.status)
+                    await response.read()
+            assert statuses == [200, 200, 200, 500] * 2
+        found = await played.metrics()
+        handler = (("handler", "/v1/completions"), ("method", "POST"), ("status", "5xx"))
+        assert found["http_requests_total", handler] == 4.0
+        failed = (("engine", "0"), ("finished_reason", "error"), ("model_name", "tiny"))
+        assert found["vllm:request_success_total", failed] == 4.0
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+async def test_garbage_is_the_same_token_again_and_again(path: str) -> None:
+    async with playing() as played:
+        await played.fault("GARBAGE", "1")
+        body = {**PROMPT, "messages": [{"role": "user", "content": "hello"}]}
+        _, answer = await played.post(body, path)
+        choice = answer["choices"][0]
+        assert (choice["message"]["content"] if "chat" in path else choice["text"]) == "!" * 8
+        async with played.client.post(path, json={**body, "stream": True}) as response:
+            text = await response.text()
+        assert text.count('"!"') == 8
+
+
+async def test_few_blocks_make_preemptions_and_show_in_the_capacity() -> None:
+    async with playing() as played:
+        await played.fault("KV_BLOCKS", "20")
+        bodies = [{**PROMPT, "max_tokens": 200} for _ in range(8)]
+        assert {status for status, _ in await asyncio.gather(*map(played.post, bodies))} == {200}
+        found = await played.metrics()
+        labels = (("engine", "0"), ("model_name", "tiny"))
+        assert found["vllm:num_preemptions_total", labels] > 0
+        capacity = next(dict(at) for name, at in found if name == "vllm:cache_config_info")
+        assert (capacity["num_gpu_blocks"], capacity["block_size"]) == ("20", "16")
+
+
+async def test_drafts_are_accepted_as_often_as_the_fault_says() -> None:
+    config = '{"method":"mtp","num_speculative_tokens":3}'
+    async with playing("0.29.0", FAST, "--speculative-config", config) as played:
+        shares = []
+        before = [0.0, 0.0]
+        for acceptance in (None, "0.3"):
+            if acceptance is not None:
+                await played.fault("DRAFT_ACCEPTANCE", acceptance)
+            await played.post({**PROMPT, "max_tokens": 1000})
+            found = await played.metrics()
+            labels = (("engine", "0"), ("model_name", "tiny"))
+            now = [
+                found[f"vllm:spec_decode_num_{kind}_tokens_total", labels]
+                for kind in ("accepted", "draft")
+            ]
+            shares.append((now[0] - before[0]) / (now[1] - before[1]))
+            before = now
+        assert shares == pytest.approx([0.7, 0.3], abs=0.02)
+
+
+async def scrape(played: Played, seconds: float = 5.0) -> tuple[int, bytes]:
+    """Scrape; redirects are not followed."""
+    async with (
+        asyncio.timeout(seconds),
+        played.client.get("/metrics", allow_redirects=False) as response,
+    ):
+        return response.status, await response.read()
+
+
+async def test_the_ways_in_which_metrics_fail() -> None:
+    async with playing() as played:
+        healthy = (await scrape(played))[1]
+
+        async def broken(mode: str) -> tuple[int, bytes]:
+            assert (await played.fault("METRICS", mode))[0] == 200
+            return await scrape(played)
+
+        assert (await broken("missing"))[0] == 404
+        status, body = await broken("huge")
+        assert (status, len(body) > 10 * 2**20) == (200, True)
+        samples(body.decode())
+        status, body = await broken("malformed")
+        assert (status, "generation_tokens" in body.decode()) == (200, True)
+        with pytest.raises(AssertionError):
+            samples(body.decode())
+        with pytest.raises(UnicodeDecodeError):
+            (await broken("binary"))[1].decode()
+        with pytest.raises(ClientPayloadError):
+            await broken("truncated")
+        assert (await broken("redirect"))[0] == 302
+        with pytest.raises(ServerDisconnectedError):
+            await broken("closed")
+        status, body = await broken("other")
+        assert (status, b"vllm:" in body, b"node_load1" in body) == (200, False, True)
+        await played.fault("METRICS", "slow")
+        with pytest.raises(TimeoutError):
+            await scrape(played, 1.0)
+        body = (await broken("without:vllm:num_requests_"))[1]
+        assert b"vllm:num_requests_" not in body
+        assert b"vllm:generation_tokens_total" in body
+        await played.fault("METRICS", "off")
+        assert set(samples((await scrape(played))[1].decode())) == set(samples(healthy.decode()))
