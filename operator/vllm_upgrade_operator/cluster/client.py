@@ -8,6 +8,7 @@ TLS and connection pool and leaves the bodies alone. Every call has a time limit
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
@@ -26,6 +27,10 @@ APPLY = "application/apply-patch+yaml"
 
 REQUEST_SECONDS = 15.0
 
+# How the API server words what the authorizer forbids, unlike an admission policy: forbiddenMessage
+# in k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
+_UNAUTHORIZED = re.compile(r'User "[^"]*" cannot \S+ (?:resource|path) "')
+
 
 class ApiError(Exception):
     """The API server refused a request, or could not be reached (`status` 0).
@@ -41,6 +46,11 @@ class ApiError(Exception):
         self.status = status
         self.reason = reason
         self.message = message
+
+    @property
+    def unauthorized(self) -> bool:
+        """Whether we lack the permission; an object that a policy does not like is another 403."""
+        return self.status == 403 and _UNAUTHORIZED.search(self.message) is not None
 
 
 class Client:

@@ -103,7 +103,7 @@ class Events:
             await self._client.patch(f"{collection}/{before.name}", {"series": series})
             before.count, before.last = before.count + 1, now
             return
-        name = f"{regarding['name'][:_NAME_LIMIT]}.{uuid.uuid4().hex[:16]}"
+        name = f"{regarding['name'][:_NAME_LIMIT].rstrip('-.')}.{uuid.uuid4().hex[:16]}"
         event: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",

@@ -24,12 +24,17 @@ from vllm_upgrade_operator.cluster.objects import (
 )
 from vllm_upgrade_operator.cluster.pods import controller_uid, parse_pod
 from vllm_upgrade_operator.cluster.proposal import propose
-from vllm_upgrade_operator.cluster.selectors import pool_selector, service_selector, traffic_keys
+from vllm_upgrade_operator.cluster.selectors import (
+    deployment_selector,
+    pool_selector,
+    service_selector,
+)
 from vllm_upgrade_operator.cluster.together import together
 from vllm_upgrade_operator.upgrade import names
 from vllm_upgrade_operator.upgrade.attempts import spec_hash
 from vllm_upgrade_operator.upgrade.conflicts import Rival, conflict
 from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
+from vllm_upgrade_operator.upgrade.selection import traffic_keys
 from vllm_upgrade_operator.vllm.container import find_container
 from vllm_upgrade_operator.vllm.errors import TemplateError
 
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.cluster.look import Looker
     from vllm_upgrade_operator.cluster.memory import Memory
     from vllm_upgrade_operator.upgrade.decision import Needs
+    from vllm_upgrade_operator.upgrade.selection import Selector
 
 
 class UnreadableError(Exception):
@@ -123,6 +129,7 @@ async def gather(
     if cluster.target is not None:
         target = parse_target(cluster.target, cluster.sets, pods[: len(target_pods)], container)
     known_good = None if cluster.known_good is None else parse_known_good(cluster.known_good)
+    selectors = await _selectors(client, namespace, cluster.target)
     observation = Observation(
         name=metadata["name"],
         namespace=namespace,
@@ -136,7 +143,8 @@ async def gather(
         canary=parse_canary(cluster.canary, pods[len(target_pods) :]),
         known_good=known_good,
         candidate=None if cluster.candidate is None else parse_candidate(cluster.candidate),
-        traffic_keys=await _traffic_keys(client, namespace, target, known_good, spec),
+        traffic_keys=_traffic_keys(target, known_good, selectors, spec),
+        selectors=selectors,
         conflict=(
             await _conflict(client, upgrade) if upgrade.status.phase == Phase.PENDING else None
         ),
@@ -246,24 +254,30 @@ def _name(pod: Mapping[str, Any], container: str | None) -> str:
     return container if container is not None and container in present else present[0]
 
 
-async def _traffic_keys(
-    client: Client,
-    namespace: str,
+async def _selectors(
+    client: Client, namespace: str, target: Mapping[str, Any] | None
+) -> tuple[Selector, ...]:
+    """What selects pods in the target's namespace; nothing where there is no target."""
+    if target is None:
+        return ()
+    services = await client.get(paths.services(namespace))
+    found = [deployment_selector(target), *(service_selector(s) for s in services["items"])]
+    found += [pool_selector(p) for p in await _inference_pools(client, namespace)]
+    return tuple(s for s in found if s is not None)
+
+
+def _traffic_keys(
     target: Target | None,
     known_good: KnownGood | None,
+    selectors: tuple[Selector, ...],
     spec: VLLMUpgradeSpec,
 ) -> frozenset[str]:
     """By known-good's labels where it is recorded: the same keys through the whole attempt."""
     if target is None:
         return frozenset(spec.strategy.traffic_labels)
-    services = await client.get(paths.services(namespace))
-    selectors = [service_selector(s) for s in services["items"]]
-    selectors += [pool_selector(p) for p in await _inference_pools(client, namespace)]
     template = target.template if known_good is None else known_good.template
     labels = (template.get("metadata") or {}).get("labels") or {}
-    return traffic_keys(
-        labels, target.match_labels, (s for s in selectors if s), spec.strategy.traffic_labels
-    )
+    return traffic_keys(labels, selectors, spec.strategy.traffic_labels)
 
 
 async def _inference_pools(client: Client, namespace: str) -> list[Mapping[str, Any]]:

@@ -49,6 +49,18 @@ class Stopping(Protocol):
         """Wait until it is set."""
 
 
+def _words(error: Exception) -> str:
+    """What a person should read of an error."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, ApiError) and error.unauthorized:
+        return (
+            f"{text}. The operator itself lacks this permission, which its chart grants: upgrade "
+            "the release of the chart, and where it watches single namespaces, name this one in "
+            "watchNamespaces"
+        )
+    return text
+
+
 class UpgradeLoop:
     """Reconciles one upgrade; at most one reconcile at a time."""
 
@@ -165,7 +177,7 @@ class UpgradeLoop:
                 return
             status = troubled(
                 upgrade.status,
-                error=str(error) or type(error).__name__,
+                error=_words(error),
                 generation=int(upgrade.metadata["generation"]),
                 now=time.time(),
             )

@@ -42,7 +42,6 @@ def parse_target(
         ready=int(status.get("readyReplicas", 0)),
         available=int(status.get("availableReplicas", 0)),
         template=spec["template"],
-        match_labels=spec["selector"].get("matchLabels") or {},
         strategy=str((spec.get("strategy") or {}).get("type", "RollingUpdate")),
         managed_fields=tuple(metadata.get("managedFields") or ()),
         last_writer=last_writer(metadata.get("managedFields") or ()),

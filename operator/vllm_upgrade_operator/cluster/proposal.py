@@ -11,6 +11,7 @@ from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import JSON_PATCH, STRATEGIC, ApiError
 from vllm_upgrade_operator.upgrade.names import FIELD_MANAGER
 from vllm_upgrade_operator.upgrade.observation import Refusal
+from vllm_upgrade_operator.upgrade.template_patch import check_patch
 from vllm_upgrade_operator.vllm.command import edit_arguments
 from vllm_upgrade_operator.vllm.container import find_container
 from vllm_upgrade_operator.vllm.environment import edit_environment
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import Candidate, VLLMUpgradeSpec
     from vllm_upgrade_operator.cluster.client import Client
 
-# Statuses with which the API server says that the template itself is not acceptable.
+# Statuses with which the API server says that the template itself is not acceptable: 403 is what
+# an admission policy, a webhook or Pod Security answers.
 _REFUSED = frozenset({400, 403, 413, 422})
 
 
@@ -41,6 +43,11 @@ async def propose(
     """
     path = paths.deployment(target["metadata"]["namespace"], target["metadata"]["name"])
     template: Mapping[str, Any] = target["spec"]["template"]
+    try:
+        container = str(find_container(template["spec"], spec.container)["name"])
+        check_patch(spec.candidate, container)
+    except TemplateError as error:
+        return Refusal(reason="CandidateRefused", message=str(error))
     if spec.candidate.template_patch:
         try:
             patched = await client.patch(
@@ -55,7 +62,7 @@ async def propose(
             return _refusal(error, "spec.candidate.templatePatch")
         template = patched["spec"]["template"]
     try:
-        edited = edit(template, spec.candidate, spec.container)
+        edited = edit(template, spec.candidate, container)
     except TemplateError as error:
         return Refusal(reason="CandidateRefused", message=str(error))
     try:
@@ -73,23 +80,12 @@ async def propose(
     return proposed
 
 
-def edit(
-    template: Mapping[str, Any], candidate: Candidate, container: str | None
-) -> Mapping[str, Any]:
-    """Make the changes of the vLLM container.
+def edit(template: Mapping[str, Any], candidate: Candidate, container: str) -> Mapping[str, Any]:
+    """Make the changes of the vLLM container, which has this name.
 
     Raises:
         TemplateError: One of them cannot be made; the text names the field.
     """
-    changes = (
-        candidate.image,
-        candidate.args,
-        candidate.unset_args,
-        candidate.env,
-        candidate.unset_env,
-    )
-    if not any(changes):
-        return template
     spec = template["spec"]
     edited = find_container(spec, container)
     if candidate.image is not None:
@@ -109,7 +105,7 @@ def edit(
 
 
 def _refusal(error: ApiError, field: str) -> Refusal:
-    if error.status not in _REFUSED:
+    if error.status not in _REFUSED or error.unauthorized:
         raise error
     return Refusal(
         reason="CandidateRefused",

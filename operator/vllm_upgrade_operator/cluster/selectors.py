@@ -1,39 +1,37 @@
-"""Which label keys route traffic to the target's pods."""
+"""Selectors as the API server gives them, read into values."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vllm_upgrade_operator.upgrade.selection import Expression, Selector
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 
-def traffic_keys(
-    labels: Mapping[str, str],
-    match_labels: Mapping[str, str],
-    selectors: Iterable[Mapping[str, str]],
-    further: Iterable[str],
-) -> frozenset[str]:
-    """Give the keys by which anything selects the target's pods.
-
-    Args:
-        labels: Of the target's pod template.
-        match_labels: Of the target itself.
-        selectors: Of the Services and InferencePools in its namespace.
-        further: Keys that the user names.
-    """
-    keys = {*match_labels, *further}
-    for selector in selectors:
-        if all(labels.get(key) == value for key, value in selector.items()):
-            keys.update(selector)
-    return frozenset(keys)
+def deployment_selector(deployment: Mapping[str, Any]) -> Selector:
+    """The selector of a Deployment."""
+    selector = deployment["spec"]["selector"]
+    return Selector(
+        owner=f"Deployment {deployment['metadata']['name']}",
+        labels=selector.get("matchLabels") or {},
+        expressions=tuple(
+            Expression(key=e["key"], operator=e["operator"], values=tuple(e.get("values") or ()))
+            for e in selector.get("matchExpressions") or ()
+        ),
+    )
 
 
-def service_selector(service: Mapping[str, Any]) -> Mapping[str, str]:
-    """The selector of a Service; empty where its endpoints are managed by somebody else."""
-    return service["spec"].get("selector") or {}
+def service_selector(service: Mapping[str, Any]) -> Selector | None:
+    """The selector of a Service; None where its endpoints are managed by somebody else."""
+    labels = service["spec"].get("selector")
+    owner = f"Service {service['metadata']['name']}"
+    return Selector(owner=owner, labels=labels) if labels else None
 
 
-def pool_selector(pool: Mapping[str, Any]) -> Mapping[str, str]:
-    """The selector of an InferencePool."""
-    return (pool["spec"].get("selector") or {}).get("matchLabels") or {}
+def pool_selector(pool: Mapping[str, Any]) -> Selector | None:
+    """The selector of an InferencePool; None where it has none."""
+    labels = (pool["spec"].get("selector") or {}).get("matchLabels")
+    owner = f"InferencePool {pool['metadata']['name']}"
+    return Selector(owner=owner, labels=labels) if labels else None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
     from vllm_upgrade_operator.judge.counters import Delta
     from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem
+    from vllm_upgrade_operator.upgrade.selection import Selector
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
 
 
@@ -91,7 +92,6 @@ class Target:
     ready: int
     available: int
     template: Mapping[str, Any]
-    match_labels: Mapping[str, str]
     strategy: str
     """spec.strategy.type: RollingUpdate or Recreate."""
     managed_fields: tuple[Mapping[str, Any], ...]
@@ -181,6 +181,8 @@ class Observation:
     """
     traffic_keys: frozenset[str] = field(default_factory=frozenset)
     """Label keys by which Services and the target select; what a canary pod must not carry."""
+    selectors: tuple[Selector, ...] = ()
+    """Of the target, the Services and the InferencePools in its namespace."""
     conflict: str | None = None
     """Name of another upgrade of the same target that goes first; looked for while Pending."""
     looked_at: float | None = None

@@ -26,6 +26,11 @@ _SHORT = {
 }
 
 
+def long_form(name: str) -> str | None:
+    """Give the flag that a short spelling (`tp` of `-tp`) stands for; None where it is none."""
+    return _SHORT.get(f"-{name}")
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     """One occurrence of a flag.

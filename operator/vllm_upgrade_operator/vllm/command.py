@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from vllm_upgrade_operator.vllm.arguments import canonical, find_flags, is_flag
+from vllm_upgrade_operator.vllm.arguments import canonical, find_flags, is_flag, long_form
 from vllm_upgrade_operator.vllm.errors import TemplateError
 
 if TYPE_CHECKING:
@@ -144,6 +144,15 @@ class _Change:
     unset: Sequence[str]
 
     def make(self, line: _Line) -> None:
+        given = [("unsetArgs", flag) for flag in self.unset]
+        given += [("args", flag) for flag, _ in self.set_]
+        for field, flag in given:
+            long = long_form(flag)
+            if long is not None:
+                # It would become `--tp`, which vLLM does not know.
+                raise TemplateError(
+                    f"spec.candidate.{field}", f"flag {flag!r} is a short spelling: write {long!r}"
+                )
         for flag in self.unset:
             if not self._remove(line, canonical(flag)):
                 there = ", ".join(sorted({f.name for f in find_flags(line.tokens, _begin(line))}))

@@ -100,6 +100,10 @@ _REFUSAL = re.compile(
 )
 _REFUSAL_LIMIT = 300
 
+# A feature's name must fit into `spec.runner.exceptions` (128 characters), into an annotation and
+# into a message, whatever a log says.
+_FEATURE_LIMIT = 128
+
 
 def observe(log: str) -> RunnerEvidence:
     """Tell the runner from the start-up log of a pod's vLLM container.
@@ -112,7 +116,7 @@ def observe(log: str) -> RunnerEvidence:
     any_line = False
     for line in log_lines(log):
         any_line = True
-        features.update(dict.fromkeys(_fallback_features(line.message)))
+        features.update(dict.fromkeys(f[:_FEATURE_LIMIT] for f in _fallback_features(line.message)))
         proof = _proof(line)
         if proof is not None:
             said = f"{line.process} pid {line.pid} logged {proof.named.strip()!r} ({line.file})"

@@ -47,3 +47,12 @@ async def test_an_event_that_cannot_be_posted_stops_nothing() -> None:
     client.failures["POST", paths.events("serving")] = ApiError(403, "Forbidden", "no")
     await Events(client, "pod-1").post(UPGRADE, TARGET, [notice()])
     assert len(client.named("POST")) == 2
+
+
+async def test_a_long_name_makes_a_legal_one() -> None:
+    client = StubClient()
+    upgrade = {"metadata": {**UPGRADE["metadata"], "name": "a" * 199 + "." + "b" * 53}}
+    await Events(client, "pod-1").post(upgrade, None, [notice()])
+    (event,) = client.named("POST")
+    assert event["metadata"]["name"].startswith("a" * 199 + ".")
+    assert ".." not in event["metadata"]["name"]

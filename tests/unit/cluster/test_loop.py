@@ -94,6 +94,17 @@ async def test_a_failure_that_lasts_is_told_in_status_and_the_phase_stays() -> N
     )
 
 
+async def test_a_permission_that_the_operator_lacks_is_told_as_that() -> None:
+    words = 'User "system:serviceaccount:s:op" cannot patch resource "pods" in API group ""'
+    loop, client, _ = loop_of(ApiError(403, "Forbidden", f"pods is forbidden: {words}"))
+    for _ in range(3):
+        await loop.tick()
+    (body,) = client.named("PATCH")
+    message = body[1]["value"]["message"]
+    assert words in message
+    assert "The operator itself lacks this permission, which its chart grants" in message
+
+
 async def test_a_success_forgets_the_failures() -> None:
     loop, client, _ = loop_of(FORBIDDEN, FORBIDDEN, Outcome(), FORBIDDEN, FORBIDDEN)
     for _ in range(4):

@@ -32,7 +32,7 @@ def test_only_what_is_asked_for_changes() -> None:
             "env": [{"name": "B", "value": "1"}],
         }
     )
-    proxy, server = edit(TEMPLATE, wanted, None)["spec"]["containers"]
+    proxy, server = edit(TEMPLATE, wanted, "server")["spec"]["containers"]
     assert proxy == TEMPLATE["spec"]["containers"][0]
     assert server == {
         "name": "server",
@@ -42,9 +42,9 @@ def test_only_what_is_asked_for_changes() -> None:
     }
 
 
-def test_a_template_patch_alone_needs_no_container() -> None:
+def test_a_template_patch_alone_edits_nothing() -> None:
     wanted = Candidate.model_validate({"templatePatch": {"spec": {}}})
-    assert edit({"spec": {"containers": []}}, wanted, None) == {"spec": {"containers": []}}
+    assert edit(TEMPLATE, wanted, "server") == TEMPLATE
 
 
 def test_what_cannot_be_changed_is_said_with_its_field() -> None:

@@ -1,32 +1,40 @@
 from __future__ import annotations
 
-from vllm_upgrade_operator.cluster.selectors import pool_selector, service_selector, traffic_keys
+from vllm_upgrade_operator.cluster.selectors import (
+    deployment_selector,
+    pool_selector,
+    service_selector,
+)
+from vllm_upgrade_operator.upgrade.selection import Expression, Selector
 
-LABELS = {"app": "llm", "team": "a", "tier": "gpu"}
-
-
-def test_the_target_s_keys_are_always_among_them() -> None:
-    assert traffic_keys(LABELS, {"app": "llm"}, [], []) == {"app"}
-
-
-def test_a_service_that_selects_the_pods_adds_its_keys() -> None:
-    assert traffic_keys(LABELS, {"app": "llm"}, [{"team": "a", "tier": "gpu"}], []) == {
-        "app",
-        "team",
-        "tier",
-    }
-
-
-def test_a_service_that_selects_other_pods_adds_none() -> None:
-    selectors = [{"team": "b"}, {"app": "llm", "missing": "x"}]
-    assert traffic_keys(LABELS, {"app": "llm"}, selectors, []) == {"app"}
-
-
-def test_the_user_may_name_more() -> None:
-    assert traffic_keys(LABELS, {"app": "llm"}, [], ["routed"]) == {"app", "routed"}
+NAMED = {"metadata": {"name": "llm"}}
 
 
 def test_where_a_selector_stands() -> None:
-    assert service_selector({"spec": {}}) == {}
-    assert service_selector({"spec": {"selector": {"a": "b"}}}) == {"a": "b"}
-    assert pool_selector({"spec": {"selector": {"matchLabels": {"a": "b"}}}}) == {"a": "b"}
+    wanted = {"a": "b"}
+    assert service_selector({**NAMED, "spec": {"selector": wanted}}) == Selector(
+        owner="Service llm", labels=wanted
+    )
+    assert pool_selector({**NAMED, "spec": {"selector": {"matchLabels": wanted}}}) == Selector(
+        owner="InferencePool llm", labels=wanted
+    )
+    expressions = [
+        {"key": "x", "operator": "In", "values": ["1", "2"]},
+        {"key": "y", "operator": "Exists"},
+    ]
+    assert deployment_selector(
+        {**NAMED, "spec": {"selector": {"matchLabels": wanted, "matchExpressions": expressions}}}
+    ) == Selector(
+        owner="Deployment llm",
+        labels=wanted,
+        expressions=(
+            Expression(key="x", operator="In", values=("1", "2")),
+            Expression(key="y", operator="Exists"),
+        ),
+    )
+
+
+def test_what_selects_nothing_is_no_selector() -> None:
+    assert service_selector({**NAMED, "spec": {}}) is None
+    assert service_selector({**NAMED, "spec": {"selector": {}}}) is None
+    assert pool_selector({**NAMED, "spec": {}}) is None

@@ -43,5 +43,20 @@ def test_an_unknown_runner_is_not_recalled() -> None:
     assert recalled(parse_pod(pod(annotations={RUNNER_EVIDENCE: text}), "vllm")) is None
 
 
+def test_whatever_a_log_names_fits_into_an_annotation() -> None:
+    """Those of all annotations of an object may have 256 KiB together."""
+    strange = tuple(f"{i}\x00\udcff\U0001f600" + "ü" * 120 for i in range(500))
+    seen = RunnerEvidence(runner=Runner.V1, how="\x1b" * 9999, fallback_features=strange)
+    text = annotation(replace(parse_pod(pod(), "vllm"), runner=seen))
+    assert text is not None
+    assert text.isascii()
+    assert text.isprintable()
+    assert len(text) < 64 * 1024
+    again = recalled(parse_pod(pod(annotations={RUNNER_EVIDENCE: text}), "vllm"))
+    assert again is not None
+    # One more than there can be exceptions for: what was cut is never all excepted.
+    assert again.fallback_features == strange[:33]
+
+
 def test_before_the_log_was_read_there_is_nothing_to_write() -> None:
     assert annotation(parse_pod(pod(), "vllm")) is None

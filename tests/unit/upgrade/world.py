@@ -226,7 +226,6 @@ class World:
                 ready=len(ready),
                 available=len(ready),
                 template=self.template,
-                match_labels={"app": "llm"},
                 strategy="RollingUpdate",
                 managed_fields=({"manager": "vllm-upgrade-operator"},)
                 if self.template != OLD

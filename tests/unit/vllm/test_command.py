@@ -73,6 +73,14 @@ def test_unsetting_what_is_not_there_names_what_is() -> None:
     assert caught.value.field == "spec.candidate.unsetArgs"
 
 
+@pytest.mark.parametrize("change", [{"set_": [("tp", "2")]}, {"unset": ["tp"]}])
+def test_a_short_spelling_is_refused_with_the_long_one(change: Any) -> None:
+    field = "args" if "set_" in change else "unsetArgs"
+    says = rf"spec\.candidate\.{field}: flag 'tp' is a short spelling: write 'tensor-parallel-size'"
+    with pytest.raises(TemplateError, match=says):
+        edit_arguments(container(args=["m", "-tp", "4"]), **change)
+
+
 def test_everything_in_command() -> None:
     before = container(command=["vllm", "serve", "m", "--a", "1"])
     after = edit_arguments(before, set_=[("a", "2"), ("b", "3")])

@@ -112,6 +112,11 @@ def test_features_behind_a_fallback() -> None:
     assert evidence.fallback_features == ("custom logits processors", "prompt embeds")
 
 
+def test_a_feature_is_never_longer_than_an_exception_can_be() -> None:
+    said = line(UNSUPPORTED.format("ngram, " + "x" * 500), "vllm.py")
+    assert observe(said + V1).fallback_features == ("ngram", "x" * 128)
+
+
 def test_a_fallback_that_is_only_announced() -> None:
     evidence = observe(line(UNSUPPORTED.format("KV sharing fast prefill"), "vllm.py", "APIServer"))
     assert evidence.runner is Runner.UNKNOWN

@@ -17,6 +17,8 @@ from vllm_upgrade_operator.upgrade.flow import Turn, enter, phase_since, wait
 from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.names import known_good_name
 from vllm_upgrade_operator.upgrade.observation import Refusal
+from vllm_upgrade_operator.upgrade.steps import impossible_steps
+from vllm_upgrade_operator.upgrade.unfit import unfit
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeStatus
@@ -57,6 +59,11 @@ def preflight(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if o.canary is not None:
         left = () if o.canary.deleting else (DeleteCanary(),)
         return wait(status, "removing the canary of an earlier attempt", *left)
+    if not _recorded(o, attempt) and o.proposed is not None:
+        proposed = o.proposed
+        refusal = proposed if isinstance(proposed, Refusal) else unfit(o, target, proposed)
+        if refusal is not None:
+            return _block(status, refusal, o, now)
     unrest = _unrest(target)
     if unrest is not None:
         end = phase_since(status, now) + seconds_of(o.spec.strategy.start_deadline)
@@ -91,17 +98,18 @@ def clear(o: Observation) -> tuple[Action, ...]:
     return (DropRevisions(),) if o.known_good is not None or o.candidate is not None else ()
 
 
+def _recorded(o: Observation, attempt: str) -> bool:
+    """Whether known-good and this attempt's candidate are stored."""
+    return o.known_good is not None and o.candidate is not None and o.candidate.attempt == attempt
+
+
 def _record(
     o: Observation, target: Target, attempt: str, status: VLLMUpgradeStatus, now: float
 ) -> Turn:
     """Have known-good and candidate stored; go on only when both have been read back."""
-    if o.known_good is None or o.candidate is None or o.candidate.attempt != attempt:
-        if o.proposed is None:
+    if o.known_good is None or not _recorded(o, attempt):
+        if o.proposed is None or isinstance(o.proposed, Refusal):
             return wait(status, "waiting for the API server to compute the candidate's template")
-        if isinstance(o.proposed, Refusal):
-            return _block(status, o.proposed, o, now)
-        if o.proposed == target.template:
-            return _block(status, _no_change(target), o, now)
         store_candidate = StoreCandidate(attempt=attempt, template=o.proposed)
         if o.known_good is None:
             record = StoreKnownGood(data=_known_good(target), target_uid=target.uid)
@@ -160,7 +168,7 @@ def _impossible(o: Observation) -> Refusal | None:
             message=f"Deployment {name} has spec.replicas 0: there are no stable pods to compare "
             "with; scale it up first",
         )
-    return None
+    return impossible_steps(o.spec.strategy.steps, target)
 
 
 def _unrest(target: Target) -> str | None:
@@ -178,14 +186,6 @@ def _unrest(target: Target) -> str | None:
     if missing:
         return f"image digest of {', '.join(missing)} is not known yet"
     return None
-
-
-def _no_change(target: Target) -> Refusal:
-    return Refusal(
-        reason="NoChange",
-        message=f"spec.candidate changes nothing: {target.name} already has this template; "
-        "name an image, argument or variable that differs from the target's",
-    )
 
 
 def _known_good(target: Target) -> dict[str, object]:

@@ -221,7 +221,9 @@ def _begin_step(
     step = StepStatus(
         index=index,
         total=len(steps),
-        replicas=replicas_of(steps[index], scene.target.replicas),
+        replicas=replicas_of(
+            steps[index], scene.target.replicas, status.step.replicas if status.step else 1
+        ),
     )
     return remember(
         status.model_copy(update={"step": step}),
