@@ -7,7 +7,7 @@ import os
 import sys
 from typing import NoReturn
 
-from localcluster import build
+from localcluster import build, tags
 from localcluster.lifecycle import ClusterError, LocalCluster, inside_environment
 
 
@@ -22,6 +22,9 @@ def main() -> int:
     commands.add_parser("status", help="say whether a cluster runs, and how to reach it")
     inside = commands.add_parser("exec", help="run a command inside: exec -- COMMAND...")
     inside.add_argument("arguments", nargs=argparse.REMAINDER)
+    tag = commands.add_parser("tag", help="let an image reference mean what another one means now")
+    tag.add_argument("image", help="such as sim/vllm:0.29.0-other")
+    tag.add_argument("reference", help="such as sim/vllm:stable")
     logs = commands.add_parser("logs", help="print the log of a process of the cluster")
     logs.add_argument("name", help="etcd, kube-apiserver, node-agent, audit, ...")
     options = parser.parse_args()
@@ -45,6 +48,8 @@ def _run(options: argparse.Namespace, cluster: LocalCluster) -> int:
         print("stopped" if cluster.down() else "nothing was running")
     elif options.command == "status":
         return _status(cluster)
+    elif options.command == "tag":
+        tags.move(cluster.directory, options.reference, options.image)
     elif options.command == "logs":
         _become(["cat", str(cluster.log(options.name))], dict(os.environ))
     else:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localcluster import build, pki, record, release
+from localcluster import build, pki, record, release, tags
 from localcluster.administrator import Administrator, NoAnswerError
 from localcluster.errors import ClusterError
 from localcluster.family import ended, forget_ended
@@ -106,6 +106,7 @@ class LocalCluster:
             shutil.rmtree(self.directory / name, ignore_errors=True)
         forget_ended(self.directory)
         (self.directory / "logs").mkdir()
+        tags.path(self.directory).write_text("{}\n")
         print("starting etcd and the control plane", flush=True)
         try:
             self._spawn(binaries, lock)
@@ -133,7 +134,7 @@ class LocalCluster:
                     f"--binaries={binaries}",
                     f"--socket-fd={listener.fileno()}",
                     f"--port={port}",
-                    *(f"--images={file}" for file in _image_maps()),
+                    *(f"--images={file}" for file in tags.image_maps(self.directory)),
                 ],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
@@ -239,12 +240,6 @@ class LocalCluster:
 def inside_environment() -> dict[str, str]:
     """Give our environment without proxies: nothing inside can reach one."""
     return {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
-
-
-def _image_maps() -> list[str]:
-    maps = [str(ROOT / "localcluster" / "images.yaml")]
-    further = os.environ.get("LOCALCLUSTER_IMAGES")
-    return [*maps, str(Path(further).resolve())] if further else maps
 
 
 def _nodes_ready(administrator: Administrator) -> bool:

@@ -51,20 +51,21 @@ class Agent:
                     await asyncio.sleep(RETRY_SECONDS)
 
     async def watch_memory_requests(self) -> None:
-        """End containers for lack of memory when `<state dir>/oom/<pod uid>` appears.
+        """End containers for lack of memory when `<state dir>/oom/<pod uid>.<container>` appears.
 
-        The file may hold a container's name; without one all containers of the pod are ended.
-        Whoever names one writes the file elsewhere and moves it here, so that it is read whole.
+        Containers find the path of theirs in their environment. Without a container's name all of
+        the pod's are ended.
         """
-        directory = self._context.state_dir / "oom"
+        directory = self._context.memory_requests
         directory.mkdir(parents=True, exist_ok=True)
         while True:
             for request in directory.iterdir():
-                pod = self._pods.get(request.name)
+                uid, _, container = request.name.partition(".")
+                pod = self._pods.get(uid)
                 if pod is None:
-                    _log.warning("out of memory: there is no pod with uid %s", request.name)
+                    _log.warning("out of memory: there is no pod with uid %s", uid)
                 else:
-                    pod.kill_for_memory(request.read_text().strip())
+                    pod.kill_for_memory(container)
                 request.unlink()
             await asyncio.sleep(OOM_POLL_SECONDS)
 

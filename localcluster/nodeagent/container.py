@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 START_FAILED = 128
 OOM_AFTER = "LOCALCLUSTER_OOM_AFTER"
+OOM_REQUEST = "LOCALCLUSTER_OOM_REQUEST"
 
 
 class PodView:
@@ -208,8 +209,16 @@ class Container:
         home = self._directory / "home"
         home.mkdir(parents=True, exist_ok=True)
         image_env = {name: fill(value, words) for name, value in image.env.items()}
-        name = self._view.pod["metadata"]["name"]
-        whole = {"PATH": path, "HOME": str(home), "HOSTNAME": name, **image_env, **env}
+        metadata = self._view.pod["metadata"]
+        request = self._context.memory_requests / f"{metadata['uid']}.{self.state.name}"
+        whole = {
+            "PATH": path,
+            "HOME": str(home),
+            "HOSTNAME": metadata["name"],
+            OOM_REQUEST: str(request),
+            **image_env,
+            **env,
+        }
         cwd = self.spec.get("workingDir") or "/"
         process = await Process.start(
             command_line(image, self.spec, env, words),

@@ -47,3 +47,8 @@ class Context:
     allocatable: Mapping[str, str]
     backoff_base: float
     addresses: Addresses = field(default_factory=Addresses)
+
+    @property
+    def memory_requests(self) -> Path:
+        """Where containers ask to be ended for lack of memory."""
+        return self.state_dir / "oom"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-_KNOWN = {"command", "env", "digest", "hostFlag", "vllm"}
+_KNOWN = {"command", "env", "digest", "hostFlag", "vllm", "pullError"}
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _REFERENCE = re.compile(
     r"""
@@ -38,8 +38,8 @@ class InvalidImageNameError(Exception):
     """A reference that no registry could have."""
 
 
-class ImageNotFoundError(Exception):
-    """A well-formed reference that the map does not know."""
+class PullError(Exception):
+    """An image that cannot be had: the map does not know it, or says that its registry fails."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,15 @@ class ImageMap:
         Raises:
             ImageMapError: A file cannot be read, or an entry is not as the format says.
         """
+        return cls(cls.read(paths))
+
+    @staticmethod
+    def read(paths: Sequence[Path]) -> dict[str, Mapping[str, Any]]:
+        """Read the entries of map files as they stand there.
+
+        Raises:
+            ImageMapError: A file cannot be read, or an entry is not as the format says.
+        """
         entries: dict[str, Mapping[str, Any]] = {}
         for path in paths:
             try:
@@ -120,22 +129,25 @@ class ImageMap:
             for pattern, entry in content.items():
                 _check(path, str(pattern), entry)
                 entries[str(pattern)] = entry
-        return cls(entries)
+        return entries
 
     def find(self, text: str) -> Image:
         """Look an image reference up.
 
         Raises:
             InvalidImageNameError: The reference is malformed.
-            ImageNotFoundError: The map has no such image.
+            PullError: The map has no such image, or an error for it.
         """
         reference = Reference.parse(text)
         entry = self._entry(reference)
         if entry is None:
-            raise ImageNotFoundError(
-                f'failed to pull and unpack image "{text}": failed to resolve reference '
-                f'"{text}": {text}: not found'
+            # The words of kubelet and containerd, which is where most pods run.
+            raise PullError(
+                f'rpc error: code = NotFound desc = failed to pull and unpack image "{text}": '
+                f'failed to resolve reference "{text}": {text}: not found'
             )
+        if "pullError" in entry:
+            raise PullError(entry["pullError"].replace("{image}", text))
         return Image(
             repository=reference.name,
             command=tuple(str(word) for word in entry["command"]),
@@ -150,7 +162,7 @@ class ImageMap:
             # A digest decides alone: a tag beside it is ignored, as container runtimes do.
             for pattern, entry in self._entries.items():
                 name = pattern.rpartition(":")[0] if ":" in pattern else pattern
-                if entry["digest"] == reference.digest and fnmatchcase(reference.name, name):
+                if entry.get("digest") == reference.digest and fnmatchcase(reference.name, name):
                     return entry
             return None
         wanted = f"{reference.name}:{reference.tag}"
@@ -169,6 +181,10 @@ def _check(path: Path, pattern: str, entry: object) -> None:
     unknown = sorted(set(entry) - _KNOWN)
     if unknown:
         raise ImageMapError(f"{where}: unknown field {unknown[0]}; known are {sorted(_KNOWN)}")
+    if "pullError" in entry:
+        if len(entry) > 1 or not isinstance(entry["pullError"], str):
+            raise ImageMapError(f"{where}: pullError must be a text, and the only field")
+        return
     command = entry.get("command")
     if not isinstance(command, list) or not command:
         raise ImageMapError(f"{where}.command: {command!r} must be a list with at least one word")

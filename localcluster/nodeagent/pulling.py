@@ -10,8 +10,8 @@ from localcluster.nodeagent.images import (
     Image,
     ImageMap,
     ImageMapError,
-    ImageNotFoundError,
     InvalidImageNameError,
+    PullError,
 )
 
 if TYPE_CHECKING:
@@ -61,9 +61,10 @@ class Puller:
                 image = ImageMap.load(self._image_maps).find(name)
             except InvalidImageNameError as error:
                 owner.event("Warning", "InspectFailed", str(error))
+                owner.event("Warning", "Failed", "Error: InvalidImageName")
                 owner.waits("InvalidImageName", str(error))
                 await owner.pause(self._base)
-            except (ImageNotFoundError, ImageMapError) as error:
+            except (PullError, ImageMapError) as error:
                 await self._back_off(name, str(error))
             else:
                 present = f'Container image "{name}" already present on machine'
@@ -74,6 +75,7 @@ class Puller:
     async def _back_off(self, name: str, message: str) -> None:
         owner = self._owner
         now = asyncio.get_running_loop().time()
+        owner.event("Normal", "Pulling", f'Pulling image "{name}"')
         owner.event("Warning", "Failed", f'Failed to pull image "{name}": {message}')
         owner.event("Warning", "Failed", "Error: ErrImagePull")
         owner.waits("ErrImagePull", message)
@@ -82,5 +84,6 @@ class Puller:
         await owner.pause(min(LOOK_AGAIN_SECONDS, self._base))
         backing_off = f'Back-off pulling image "{name}"'
         owner.event("Normal", "BackOff", backing_off)
+        owner.event("Warning", "Failed", "Error: ImagePullBackOff")
         owner.waits("ImagePullBackOff", f"{backing_off}: ErrImagePull: {message}")
         await owner.pause(self._backoff.after_exit(now))

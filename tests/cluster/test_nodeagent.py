@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
+from localcluster import tags
+from localcluster.paths import state_dir
 from vllm_upgrade_operator.cluster.client import MERGE, ApiError, Client
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_): pass
 http.server.HTTPServer((os.environ['IP'], 8000), Handler).serve_forever()
 """
+DIRECTORY = state_dir()
 POD_IP = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
@@ -276,7 +279,11 @@ async def test_an_unknown_image_backs_off_until_it_is_deleted(ns: Namespace) -> 
     waiting = state(pod, "waiting")
     assert waiting is not None
     assert waiting["message"].startswith('Back-off pulling image "nowhere/vllm:1"')
-    await ns.until_event("Failed", 'Failed to pull image "nowhere/vllm:1"')
+    not_found = 'failed to resolve reference "nowhere/vllm:1": nowhere/vllm:1: not found'
+    assert not_found in waiting["message"]
+    await ns.until_event("Failed", 'Failed to pull image "nowhere/vllm:1": rpc error: code = NotF')
+    await ns.until_event("Failed", "Error: ErrImagePull")
+    await ns.until_event("BackOff", 'Back-off pulling image "nowhere/vllm:1"')
     await ns.client.delete(f"{ns.path}/pods/p")
     await ns.until_gone()
 
@@ -284,6 +291,30 @@ async def test_an_unknown_image_backs_off_until_it_is_deleted(ns: Namespace) -> 
 async def test_a_malformed_image_name_is_invalid(ns: Namespace) -> None:
     await ns.run({"image": "a/UPPER:1"})
     await ns.until(waits_for("InvalidImageName"), "InvalidImageName")
+    await ns.until_event("InspectFailed", 'couldn\'t parse image name "a/UPPER:1"')
+
+
+async def test_a_registry_that_can_be_reached_again_heals_the_pod(ns: Namespace) -> None:
+    image = f"sim/unreachable:{ns.name}"
+    await ns.run({"image": image, "args": ["1000"]})
+    pod = await ns.until(waits_for("ErrImagePull"), "ErrImagePull")
+    waiting = state(pod, "waiting")
+    assert waiting is not None
+    assert waiting["message"].endswith("i/o timeout")
+    tags.move(DIRECTORY, image, "sim/sleep:latest")
+    await ns.until(is_running, "running")
+
+
+async def test_a_moved_tag_is_seen_by_containers_that_start(ns: Namespace) -> None:
+    image = f"sim/vllm:{ns.name}"
+    seen = []
+    for name, to in (("a", "sim/vllm:0.29.0"), ("b", "sim/vllm:0.29.0-other")):
+        tags.move(DIRECTORY, image, to)
+        await ns.run({"image": image, **script("sleep 1000")}, name=name)
+        seen.append(container(await ns.until(is_running, "running", name))["imageID"])
+    assert [image_id[-1] for image_id in seen] == ["1", "2"]
+    # A container that runs keeps the image that it was started with.
+    assert container(await ns.pod("a"))["imageID"] == seen[0]
 
 
 async def test_two_builds_of_a_version_have_different_digests_and_a_digest_can_be_pinned(
@@ -649,6 +680,28 @@ async def test_out_of_memory_on_request(ns: Namespace) -> None:
     pod = await ns.until(lambda p: container(p).get("restartCount"), "restarted")
     ended = container(pod)["lastState"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+
+
+@pytest.mark.parametrize("variable", ["SIM_OOM_WHILE_LOADING", "SIM_FAULT_OOM"])
+async def test_a_simulated_server_runs_out_of_memory(ns: Namespace, variable: str) -> None:
+    env = [{"name": variable, "value": "1"}, {"name": "SIM_LOAD_SECONDS", "value": "0"}]
+    await ns.run({"image": "sim/vllm:0.29.0", "args": ["m"], "env": env})
+    pod = await ns.until(lambda p: container(p).get("restartCount"), "restarted")
+    ended = container(pod)["lastState"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+
+
+async def test_a_dead_engine_s_container_has_completed_and_is_restarted(ns: Namespace) -> None:
+    # As a real server whose engine dies: nothing but the log tells of the failure.
+    env = [
+        {"name": "SIM_FAULT_ENGINE_DEATH", "value": "1"},
+        {"name": "SIM_LOAD_SECONDS", "value": "0"},
+    ]
+    await ns.run({"image": "sim/vllm:0.32.0", "args": ["m"], "env": env})
+    pod = await ns.until(lambda p: container(p).get("restartCount"), "restarted")
+    ended = container(pod)["lastState"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (0, "Completed")
+    assert "EngineCore encountered a fatal error." in await ns.log(previous="true")
 
 
 async def test_log_options(ns: Namespace) -> None:

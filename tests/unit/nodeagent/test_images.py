@@ -5,8 +5,8 @@ import pytest
 from localcluster.nodeagent.images import (
     ImageMap,
     ImageMapError,
-    ImageNotFoundError,
     InvalidImageNameError,
+    PullError,
     Reference,
 )
 
@@ -42,12 +42,12 @@ def test_a_digest_finds_its_entry_whatever_the_tag() -> None:
     images = image_map(**{"a/b:1": ONE, "a/b:2": TWO})
     assert images.find(f"a/b@{TWO}").command == ("a/b:2",)
     assert images.find(f"a/b:1@{TWO}").command == ("a/b:2",)
-    with pytest.raises(ImageNotFoundError):
+    with pytest.raises(PullError):
         images.find(f"other/b@{TWO}")
 
 
 def test_an_unknown_image_is_not_found() -> None:
-    with pytest.raises(ImageNotFoundError, match='failed to resolve reference "a/b:9": a/b:9'):
+    with pytest.raises(PullError, match='failed to resolve reference "a/b:9": a/b:9'):
         image_map(**{"a/b:1": ONE}).find("a/b:9")
 
 
@@ -61,6 +61,32 @@ def test_a_registry_with_a_port_is_part_of_the_name() -> None:
     assert Reference.parse("Host.example:5000/a/b:1") == Reference(
         "Host.example:5000/a/b", "1", None
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sim/missing:1", 'code = NotFound .* reference "sim/missing:1": sim/missing:1: not found'),
+        (
+            "sim/unreachable:1",
+            r'reference "sim/unreachable:1": failed to do request: .*i/o timeout',
+        ),
+        ("sim/denied:1", "pull access denied"),
+        ("sim/manifest-unknown:1", "manifest unknown"),
+    ],
+)
+def test_the_shipped_map_has_registries_that_fail(name: str, said: str) -> None:
+    with pytest.raises(PullError, match=said):
+        ImageMap.load([SHIPPED]).find(name)
+
+
+def test_an_exact_entry_heals_a_registry_that_fails(tmp_path: Path) -> None:
+    own = tmp_path / "images.yaml"
+    own.write_text(f"sim/unreachable:1: {{command: [x], digest: '{ONE}'}}")
+    images = ImageMap.load([SHIPPED, own])
+    assert images.find("sim/unreachable:1").digest == ONE
+    with pytest.raises(PullError):
+        images.find(f"sim/unreachable@{TWO}")
 
 
 def test_a_later_file_wins(tmp_path: Path) -> None:
@@ -77,6 +103,7 @@ def test_a_later_file_wins(tmp_path: Path) -> None:
         ("{command: [x], digest: 'sha256:1'}", r"a/b:1\.digest: 'sha256:1' must be sha256:"),
         (f"{{command: [x], digest: '{ONE}', entry: 1}}", "unknown field entry; known are"),
         (f"{{command: [x], digest: '{ONE}', vllm: 1}}", r"\.vllm: 1 must be true or false"),
+        ("{pullError: no, command: [x]}", "pullError must be a text, and the only field"),
         ("7", "must be a mapping with command and digest"),
     ],
 )
