@@ -12,9 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kubernetes.aio import client as official
-from kubernetes.aio import config as official_config
 
+from tests.cluster.accounts import as_account
 from tests.specs import spec
 from vllm_upgrade_operator.api.v1alpha1 import GROUP, KIND, VERSION
 from vllm_upgrade_operator.cluster.client import MERGE, ApiError, Client
@@ -33,22 +32,6 @@ DRY = {"dryRun": "All"}
 
 # A wait ends long after what it waits for should have happened: only a defect reaches it.
 PATIENCE = 30.0
-
-
-async def as_account(admin: Client, namespace: str, name: str) -> Client:
-    """Connect with a token of a ServiceAccount."""
-    answer = await admin.create(
-        f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
-        {"spec": {"expirationSeconds": 600}},
-    )
-    known = official.Configuration()
-    await official_config.load_kube_config(
-        config_file=os.environ["KUBECONFIG"], client_configuration=known
-    )
-    mine = official.Configuration(host=known.host)
-    mine.ssl_ca_cert = known.ssl_ca_cert
-    mine.api_key = {"BearerToken": "Bearer " + answer["status"]["token"]}
-    return Client(mine)
 
 
 class Place:

@@ -27,6 +27,10 @@ APPLY = "application/apply-patch+yaml"
 
 REQUEST_SECONDS = 15.0
 
+# A value as field.Error writes it, Go-quoted: k8s.io/apimachinery/pkg/util/validation/field.
+_INVALID_VALUE = re.compile(r'Invalid value: ("(?:[^"\\]|\\.)*"): ')
+_SHOWN_VALUE = 200
+
 # How the API server words what the authorizer forbids, unlike an admission policy: forbiddenMessage
 # in k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
 _UNAUTHORIZED = re.compile(r'User "[^"]*" cannot \S+ (?:resource|path) "')
@@ -219,4 +223,15 @@ class Client:
             reason, message = str(status.get("reason", "")), str(status.get("message", ""))
         except (ValueError, AttributeError):
             reason, message = "", raw[:500].decode("utf-8", errors="replace")
-        raise ApiError(response.status, reason, message)
+        raise ApiError(response.status, reason, _brief(message))
+
+
+def _brief(message: str) -> str:
+    """Leave out an invalid value that is a whole object.
+
+    That is what the API server shows of a JSON patch that it cannot decode: the reason would be
+    lost behind it, and the environment of all containers, keys among it, be told on.
+    """
+    return _INVALID_VALUE.sub(
+        lambda found: found[0] if len(found[1]) <= _SHOWN_VALUE else "", message
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,3 +45,23 @@ async def test_a_log_that_stops_in_the_middle_is_an_error_of_the_api(log: Handle
         with pytest.raises(ApiError) as caught:
             await client.text("/log", limit_bytes=1000, seconds=0.5)
     assert (caught.value.status, caught.value.reason) == (0, "Unreachable")
+
+
+async def test_an_object_in_an_error_is_left_out_and_a_value_is_not() -> None:
+    """The API server quotes the whole object where a JSON patch cannot be decoded."""
+    quoted = json.dumps(json.dumps({"env": [{"name": "KEY", "value": 'hid"den'}] * 9}))
+    small = '"": is invalid: spec.replicas: Invalid value: "-1": must not be negative'
+    large = f'"" is invalid: patch: Invalid value: {quoted}: unknown field "spec.x"'
+
+    async def refuses(_request: web.Request) -> web.Response:
+        return web.json_response({"reason": "Invalid", "message": f"{small}; {large}"}, status=422)
+
+    application = web.Application()
+    application.router.add_get("/x", refuses)
+    async with (
+        TestServer(application) as server,
+        Client(Configuration(host=str(server.make_url("")))) as client,
+    ):
+        with pytest.raises(ApiError) as caught:
+            await client.get("/x")
+    assert caught.value.message == f'{small}; "" is invalid: patch: unknown field "spec.x"'

@@ -1,0 +1,26 @@
+"""Requests as a ServiceAccount makes them."""
+
+from __future__ import annotations
+
+import os
+
+from kubernetes.aio import client as official
+from kubernetes.aio import config as official_config
+
+from vllm_upgrade_operator.cluster.client import Client
+
+
+async def as_account(admin: Client, namespace: str, name: str) -> Client:
+    """Connect with a token of a ServiceAccount."""
+    answer = await admin.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+        {"spec": {"expirationSeconds": 600}},
+    )
+    known = official.Configuration()
+    await official_config.load_kube_config(
+        config_file=os.environ["KUBECONFIG"], client_configuration=known
+    )
+    mine = official.Configuration(host=known.host)
+    mine.ssl_ca_cert = known.ssl_ca_cert
+    mine.api_key = {"BearerToken": "Bearer " + answer["status"]["token"]}
+    return Client(mine)
