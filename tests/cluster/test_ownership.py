@@ -19,7 +19,8 @@ import pytest
 from localcluster import build
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import Client
-from vllm_upgrade_operator.cluster.execute import Executor, OutdatedError
+from vllm_upgrade_operator.cluster.execute import Executor
+from vllm_upgrade_operator.cluster.outdated import OutdatedError
 from vllm_upgrade_operator.upgrade.decision import ReplaceTemplate, RestoreOwnership
 from vllm_upgrade_operator.upgrade.names import FIELD_MANAGER
 

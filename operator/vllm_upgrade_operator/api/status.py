@@ -173,6 +173,7 @@ class Progress(Model):
     step_since: Time | None = Field(None, description="When the step's pods were all admitted.")
     approval_since: Time | None = Field(None, description="When approval was first asked for.")
     paused_since: Time | None = Field(None, description="When spec.paused was seen to be true.")
+    restored: bool = Field(False, description="Inherited known-good was seen in its place.")
     decided: bool = Field(
         False, description="A person promoted it although evidence was missing; harm still acts."
     )

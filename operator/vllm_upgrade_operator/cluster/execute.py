@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vllm_upgrade_operator.cluster import paths
-from vllm_upgrade_operator.cluster.canary import canary_manifest, owner_reference
+from vllm_upgrade_operator.cluster.canary import canary_manifest
 from vllm_upgrade_operator.cluster.client import JSON_PATCH, ApiError
+from vllm_upgrade_operator.cluster.outdated import OutdatedError
+from vllm_upgrade_operator.cluster.revisions import Revisions
 from vllm_upgrade_operator.upgrade import names
 from vllm_upgrade_operator.upgrade.decision import (
     Admit,
     DeleteCanary,
+    DropOrphan,
     DropRevisions,
     EnsureCanary,
+    Inherit,
     LabelPod,
     Release,
     ReplaceTemplate,
@@ -35,10 +39,6 @@ _OWNERSHIP_ATTEMPTS = 5
 _WRITER = {"fieldManager": names.FIELD_MANAGER}
 
 
-class OutdatedError(Exception):
-    """The cluster is not as the decision saw it: nothing was done; look again and decide anew."""
-
-
 class Executor:
     """Executes the actions of one upgrade."""
 
@@ -49,8 +49,9 @@ class Executor:
         self._name: str = upgrade["metadata"]["name"]
         self._uid: str = upgrade["metadata"]["uid"]
         self._target: str = upgrade["spec"]["targetRef"]["name"]
+        self._revisions = Revisions(client, upgrade)
 
-    async def execute(self, action: Action) -> None:  # noqa: C901 - as long as there are actions
+    async def execute(self, action: Action) -> None:
         """Do one action.
 
         Raises:
@@ -58,12 +59,8 @@ class Executor:
             OutdatedError: What the action is about has changed since it was decided.
         """
         match action:
-            case StoreKnownGood():
-                await self._store_known_good(action)
-            case StoreCandidate():
-                await self._store_candidate(action)
-            case DropRevisions():
-                await self._drop_revisions()
+            case StoreKnownGood() | StoreCandidate() | Inherit() | DropRevisions() | DropOrphan():
+                await self._revisions.execute(action)
             case EnsureCanary():
                 await self._ensure_canary(action)
             case DeleteCanary():
@@ -88,72 +85,6 @@ class Executor:
                 await self._replace_template(action)
             case RestoreOwnership():
                 await self._restore_ownership(action)
-
-    async def _store_known_good(self, action: StoreKnownGood) -> None:
-        """Create it; one that is there already is the older truth and stays."""
-        target = {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "name": self._target,
-            "uid": action.target_uid,
-        }
-        body = self._revision(names.known_good_name(self._name), action.data, target)
-        try:
-            await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            await self._own_revision(names.known_good_name(self._name))
-
-    async def _store_candidate(self, action: StoreCandidate) -> None:
-        """A ControllerRevision's data cannot be changed: another attempt's is made anew."""
-        name = names.candidate_name(self._name)
-        data = {"attempt": action.attempt, "template": action.template}
-        owner = owner_reference(self._upgrade, controller=True)
-        body = self._revision(name, data, owner)
-        try:
-            await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            present = await self._own_revision(name)
-            if present is not None and present["data"] != data:
-                await self._client.delete(paths.revision(self._namespace, name))
-                await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
-
-    async def _own_revision(self, name: str) -> dict[str, Any] | None:
-        """Read a revision that is in the way; one that is not of this upgrade stays as it is."""
-        present = await self._client.find(paths.revision(self._namespace, name))
-        if present is None:
-            return None
-        if (present["metadata"].get("labels") or {}).get(names.UPGRADE) != self._uid:
-            raise ApiError(
-                409,
-                "AlreadyExists",
-                f"ControllerRevision {name} exists and is not of this upgrade: an earlier one of "
-                f"this name may have left {self._target} half promoted. Compare the pod template "
-                "in it with the target's, put right what differs, then delete it",
-            )
-        return present
-
-    def _revision(
-        self, name: str, data: Mapping[str, Any], owner: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "ControllerRevision",
-            "metadata": {
-                "name": name,
-                "labels": {names.UPGRADE: self._uid},
-                "ownerReferences": [dict(owner)],
-            },
-            "revision": 1,
-            "data": dict(data),
-        }
-
-    async def _drop_revisions(self) -> None:
-        for name in (names.candidate_name(self._name), names.known_good_name(self._name)):
-            await self._client.delete(paths.revision(self._namespace, name))
 
     async def _ensure_canary(self, action: EnsureCanary) -> None:
         name = names.canary_name(self._target)

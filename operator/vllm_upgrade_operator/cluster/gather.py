@@ -20,6 +20,7 @@ from vllm_upgrade_operator.cluster.objects import (
     parse_canary,
     parse_candidate,
     parse_known_good,
+    parse_orphan,
     parse_target,
 )
 from vllm_upgrade_operator.cluster.pods import controller_uid, parse_pod
@@ -145,15 +146,26 @@ async def gather(
         candidate=None if cluster.candidate is None else parse_candidate(cluster.candidate),
         traffic_keys=_traffic_keys(target, known_good, selectors, spec),
         selectors=selectors,
-        conflict=(
-            await _conflict(client, upgrade) if upgrade.status.phase == Phase.PENDING else None
-        ),
         looked_at=looked_at,
         refused=memory.refused,
     )
+    if upgrade.status.phase in (Phase.PENDING, Phase.PREFLIGHT):
+        observation = await _beside(client, upgrade, observation)
     if needed.proposal and cluster.target is not None:
         return replace(observation, proposed=await propose(client, cluster.target, spec))
     return observation
+
+
+async def _beside(client: Client, upgrade: Upgrade, o: Observation) -> Observation:
+    """Look for other upgrades of the target, and for what is left of them."""
+    found = await client.get(paths.upgrades(o.namespace))
+    rivals = [_rival(item) for item in found["items"]]
+    first = conflict(_rival(upgrade.raw), rivals)
+    if upgrade.status.phase != Phase.PREFLIGHT or o.target is None:
+        return replace(o, conflict=first)
+    revisions = await client.get(paths.revisions(o.namespace), labelSelector=names.UPGRADE)
+    in_use = frozenset(r.uid for r in rivals if r.uid == o.uid or not r.ended)
+    return replace(o, conflict=first, orphan=parse_orphan(revisions["items"], o.target.uid, in_use))
 
 
 async def _read(client: Client, upgrade: Upgrade) -> _Cluster:
@@ -290,11 +302,6 @@ async def _inference_pools(client: Client, namespace: str) -> list[Mapping[str, 
         raise
     items: list[Mapping[str, Any]] = found["items"]
     return items
-
-
-async def _conflict(client: Client, upgrade: Upgrade) -> str | None:
-    found = await client.get(paths.upgrades(upgrade.metadata["namespace"]))
-    return conflict(_rival(upgrade.raw), [_rival(item) for item in found["items"]])
 
 
 def _rival(raw: Mapping[str, Any]) -> Rival:

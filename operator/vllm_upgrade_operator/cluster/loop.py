@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from vllm_upgrade_operator.cluster.client import ApiError
-from vllm_upgrade_operator.cluster.execute import OutdatedError
 from vllm_upgrade_operator.cluster.gather import UnreadableError, read_upgrade
 from vllm_upgrade_operator.cluster.memory import Memory
+from vllm_upgrade_operator.cluster.outdated import OutdatedError
 from vllm_upgrade_operator.cluster.reconcile import Outcome
 from vllm_upgrade_operator.upgrade.trouble import (
     PERSISTENT_FAILURES,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vllm_upgrade_operator.cluster.pods import TEMPLATE_HASH
-from vllm_upgrade_operator.upgrade.names import ATTEMPT
-from vllm_upgrade_operator.upgrade.observation import Canary, Candidate, KnownGood, Target
+from vllm_upgrade_operator.upgrade.names import ATTEMPT, INHERITED_FROM, UPGRADE
+from vllm_upgrade_operator.upgrade.observation import Canary, Candidate, KnownGood, Orphan, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -126,9 +126,42 @@ def parse_known_good(raw: Mapping[str, Any]) -> KnownGood:
         managed_fields=tuple(data["managedFields"]),
         container=data.get("container"),
         pullable=bool(data.get("pullable", False)),
+        inherited=(raw["metadata"].get("annotations") or {}).get(INHERITED_FROM),
     )
 
 
 def parse_candidate(raw: Mapping[str, Any]) -> Candidate:
     """Read the ControllerRevision with the candidate's template."""
     return Candidate(attempt=raw["data"]["attempt"], template=raw["data"]["template"])
+
+
+def parse_orphan(
+    revisions: Iterable[Mapping[str, Any]], target_uid: str, in_use: frozenset[str]
+) -> Orphan | None:
+    """Find what an upgrade left behind for a target; of several the oldest.
+
+    Args:
+        revisions: ControllerRevisions of the namespace that carry our label.
+        target_uid: The target, which owns them.
+        in_use: UIDs of the upgrades that have not ended: what they recorded is theirs.
+    """
+    left: dict[str, list[Mapping[str, Any]]] = {}
+    for raw in sorted(revisions, key=lambda r: str(r["metadata"]["creationTimestamp"])):
+        metadata = raw["metadata"]
+        owners = [owner["uid"] for owner in metadata.get("ownerReferences") or ()]
+        upgrade = metadata["labels"][UPGRADE]
+        if target_uid in owners and upgrade not in in_use:
+            left.setdefault(upgrade, []).append(raw)
+    if not left:
+        return None
+    found = next(iter(left.values()))
+    known = next((r for r in found if "targetUID" in r["data"]), None)
+    candidate = next((r for r in found if "attempt" in r["data"]), None)
+    ordered = [r for r in (known, candidate) if r is not None]
+    name = ordered[0]["metadata"]["name"]
+    return Orphan(
+        upgrade=name.removesuffix("-known-good").removesuffix("-candidate"),
+        known_good=None if known is None else parse_known_good(known),
+        candidate=None if candidate is None else candidate["data"]["template"],
+        revisions=tuple(r["metadata"]["name"] for r in ordered),
+    )

@@ -10,8 +10,9 @@ import structlog
 
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import JSON_PATCH, ApiError
-from vllm_upgrade_operator.cluster.execute import Executor, OutdatedError
+from vllm_upgrade_operator.cluster.execute import Executor
 from vllm_upgrade_operator.cluster.gather import gather, read_upgrade
+from vllm_upgrade_operator.cluster.outdated import OutdatedError
 from vllm_upgrade_operator.upgrade.decide import decide, needs
 from vllm_upgrade_operator.upgrade.names import FIELD_MANAGER, canary_name
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from vllm_upgrade_operator.api.v1alpha1 import Attempt, Phase, Progress
 from vllm_upgrade_operator.upgrade import conditions, judging, pausing, verbs
 from vllm_upgrade_operator.upgrade.decision import Decision, Needs
+from vllm_upgrade_operator.upgrade.differences import differences
 from vllm_upgrade_operator.upgrade.flow import Turn, enter, halt, remember, roll_back
 from vllm_upgrade_operator.upgrade.health import failure
+from vllm_upgrade_operator.upgrade.inheritance import owed
 from vllm_upgrade_operator.upgrade.labels import label_actions
 from vllm_upgrade_operator.upgrade.names import ABORT
 from vllm_upgrade_operator.upgrade.phases import begin, canary, promote, rollback, stopped
@@ -242,8 +244,10 @@ def _changed(
         allowed.append(pin.template)
     if target.template in allowed:
         return None
+    expected = candidate.template if status.progress.replaced else known.template
     return (
-        f"the pod template of {target.name} was changed by {target.last_writer} during the upgrade"
+        f"the pod template of {target.name} was changed by {target.last_writer} during the "
+        f"upgrade ({differences(expected, target.template)})"
     )
 
 
@@ -312,9 +316,13 @@ def _finish(o: Observation, turn: Turn, now: float) -> Decision:
 
 
 def _is_released(o: Observation, status: VLLMUpgradeStatus) -> bool:
+    if status.phase == Phase.HALTED and status.progress.halt_reason == "RollbackStuck":
+        # Its deadline has passed. What was recorded stays, for the next upgrade to inherit.
+        return True
     over = status.phase in ENDED or status.phase in _NOTHING_STARTED
-    given_up = status.phase == Phase.HALTED and o.canary is None
-    return (over or given_up) and o.canary is None and o.known_good is None
+    given_up = status.phase == Phase.HALTED
+    kept = o.known_good is not None and not owed(o)
+    return (over or given_up) and o.canary is None and not kept
 
 
 def _requeue(o: Observation, turn: Turn, status: VLLMUpgradeStatus, now: float) -> float | None:

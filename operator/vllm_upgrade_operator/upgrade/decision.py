@@ -30,11 +30,29 @@ class StoreCandidate:
 
     attempt: str
     template: Mapping[str, Any]
+    target_uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRevisions:
     """Delete the known-good and candidate ControllerRevisions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inherit:
+    """Make the known-good that an upgrade left behind this upgrade's own."""
+
+    upgrade: str
+    """Name of that upgrade."""
+    revisions: tuple[str, ...]
+    """Its ControllerRevisions, known-good first; the others are deleted afterwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropOrphan:
+    """Delete ControllerRevisions that an upgrade left behind and nobody needs."""
+
+    revisions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +128,8 @@ Action = (
     StoreKnownGood
     | StoreCandidate
     | DropRevisions
+    | Inherit
+    | DropOrphan
     | EnsureCanary
     | DeleteCanary
     | Admit

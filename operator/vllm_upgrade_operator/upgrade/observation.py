@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
     from vllm_upgrade_operator.judge.counters import Delta
+    from vllm_upgrade_operator.upgrade.conflicts import Rival
     from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem
     from vllm_upgrade_operator.upgrade.selection import Selector
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
@@ -138,6 +139,8 @@ class KnownGood:
     """Name of the container that ran the images of `digests`."""
     pullable: bool = False
     """Whether all of `digests` are ones that a registry knows."""
+    inherited: str | None = None
+    """The upgrade that recorded it and is gone; None where it is this upgrade's own record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +149,19 @@ class Candidate:
 
     attempt: str
     template: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """What an upgrade that is gone, or has ended, left behind for this target."""
+
+    upgrade: str
+    """Its name, for messages."""
+    known_good: KnownGood | None
+    candidate: Mapping[str, Any] | None
+    """The template that it was promoting."""
+    revisions: tuple[str, ...]
+    """Names of the ControllerRevisions that hold these, known-good first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +199,10 @@ class Observation:
     """Label keys by which Services and the target select; what a canary pod must not carry."""
     selectors: tuple[Selector, ...] = ()
     """Of the target, the Services and the InferencePools in its namespace."""
-    conflict: str | None = None
-    """Name of another upgrade of the same target that goes first; looked for while Pending."""
+    conflict: Rival | None = None
+    """Another upgrade of the same target that goes first; looked for until known-good is kept."""
+    orphan: Orphan | None = None
+    """What another upgrade left behind for the target; looked for in Preflight."""
     looked_at: float | None = None
     """When pods began to be scraped; None where they were not this time."""
     refused: Refusal | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -9,11 +10,14 @@ import pytest
 from tests.unit.cluster.stub import StubClient
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
-from vllm_upgrade_operator.cluster.execute import Executor, OutdatedError
+from vllm_upgrade_operator.cluster.execute import Executor
+from vllm_upgrade_operator.cluster.outdated import OutdatedError
+from vllm_upgrade_operator.upgrade import names
 from vllm_upgrade_operator.upgrade.decision import (
     Admit,
     DeleteCanary,
     EnsureCanary,
+    Inherit,
     LabelPod,
     Release,
     ReplaceTemplate,
@@ -165,7 +169,7 @@ async def test_known_good_is_never_written_over() -> None:
     ("name", "action"),
     [
         ("up-known-good", StoreKnownGood(data={"replicas": 4}, target_uid="uid-llm")),
-        ("up-candidate", StoreCandidate(attempt="abc-1", template={})),
+        ("up-candidate", StoreCandidate(attempt="abc-1", template={}, target_uid="uid-llm")),
     ],
 )
 async def test_a_revision_of_an_upgrade_that_is_gone_is_named_and_kept(
@@ -179,10 +183,48 @@ async def test_a_revision_of_an_upgrade_that_is_gone_is_named_and_kept(
     assert client.objects[path] == left
 
 
+KEPT: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "ControllerRevision",
+    "metadata": {
+        "name": "older-known-good",
+        "uid": "uid-rev",
+        "labels": {names.UPGRADE: "uid-older"},
+        "ownerReferences": [{"kind": "Deployment", "name": "llm", "uid": "uid-llm"}],
+    },
+    "data": {"targetUID": "uid-llm"},
+}
+
+
+@pytest.mark.parametrize("older", ["older", "up"])
+async def test_a_record_is_taken_over_and_never_without_a_holder(older: str) -> None:
+    kept = copy.deepcopy(KEPT)
+    kept["metadata"]["name"] = f"{older}-known-good"
+    left = {"metadata": {"name": f"{older}-candidate"}, "data": {}}
+    client = StubClient(
+        {
+            paths.revision("serving", f"{older}-known-good"): kept,
+            paths.revision("serving", f"{older}-candidate"): left,
+        }
+    )
+    action = Inherit(upgrade=older, revisions=(f"{older}-known-good", f"{older}-candidate"))
+    await executor(client).execute(action)
+    assert set(client.objects) == {paths.revision("serving", "up-known-good")}
+    stored = client.objects[paths.revision("serving", "up-known-good")]
+    assert stored["data"] == {"targetUID": "uid-llm"}
+    (written,) = client.named("PATCH" if older == "up" else "POST")
+    assert written["metadata"]["labels"] == {names.UPGRADE: "uid-up"}
+    assert written["metadata"]["annotations"] == {names.INHERITED_FROM: older}
+    methods = [method for method, _, _ in client.calls]
+    assert max(i for i, m in enumerate(methods) if m in ("POST", "PATCH")) < methods.index("DELETE")
+
+
 async def test_the_candidate_of_another_attempt_is_made_anew() -> None:
     client = StubClient()
     for attempt in ("abc-1", "abc-1", "abc-2"):
-        await executor(client).execute(StoreCandidate(attempt=attempt, template={}))
+        await executor(client).execute(
+            StoreCandidate(attempt=attempt, template={}, target_uid="uid-llm")
+        )
     stored = client.objects[paths.revision("serving", "up-candidate")]
     assert stored["data"]["attempt"] == "abc-2"
     assert len(client.named("DELETE")) == 1

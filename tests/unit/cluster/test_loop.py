@@ -8,8 +8,8 @@ import pytest
 from tests.unit.cluster.stub import StubClient
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
-from vllm_upgrade_operator.cluster.execute import OutdatedError
 from vllm_upgrade_operator.cluster.loop import STUCK_SECONDS, UpgradeLoop
+from vllm_upgrade_operator.cluster.outdated import OutdatedError
 from vllm_upgrade_operator.cluster.reconcile import Outcome, Reconciler
 from vllm_upgrade_operator.cluster.wake import Loops, fingerprint
 from vllm_upgrade_operator.telemetry.metrics import Telemetry

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec, VLLMUpgradeStatus
 from vllm_upgrade_operator.judge.counters import Delta, Histogram
@@ -26,12 +26,16 @@ from vllm_upgrade_operator.upgrade.observation import (
     Candidate,
     KnownGood,
     Observation,
+    Orphan,
     Pod,
     Target,
 )
 from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem, ScrapeReason
 from vllm_upgrade_operator.upgrade.times import rfc3339
 from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
+
+if TYPE_CHECKING:
+    from vllm_upgrade_operator.upgrade.conflicts import Rival
 
 OLD: dict[str, Any] = {
     "metadata": {"labels": {"app": "llm", "team": "a"}},
@@ -112,6 +116,8 @@ class World:
     canary_deleting: bool = False
     known_good: KnownGood | None = None
     candidate: Candidate | None = None
+    orphan: Orphan | None = None
+    conflict: Rival | None = None
     annotations: dict[str, str] = field(default_factory=dict)
     deleting: bool = False
     generation: int = 1
@@ -239,6 +245,8 @@ class World:
             known_good=self.known_good,
             candidate=self.candidate,
             proposed=NEW,
+            orphan=self.orphan if self.status.phase == "Preflight" else None,
+            conflict=self.conflict,
             traffic_keys=KEYS,
             looked_at=self.now if look else None,
         )
@@ -347,7 +355,7 @@ class World:
 
     # What the executor does.
 
-    def _apply(self, action: d.Action) -> None:
+    def _apply(self, action: d.Action) -> None:  # noqa: PLR0912 - as many as there are actions
         match action:
             case d.StoreKnownGood(data=data, target_uid=uid):
                 self.known_good = self.known_good or KnownGood(
@@ -364,6 +372,13 @@ class World:
                 )
             case d.StoreCandidate(attempt=attempt, template=template):
                 self.candidate = Candidate(attempt=attempt, template=template)
+            case d.Inherit(upgrade=upgrade):
+                assert self.orphan is not None
+                assert self.orphan.known_good is not None
+                self.known_good = replace(self.orphan.known_good, inherited=upgrade)
+                self.orphan = None
+            case d.DropOrphan():
+                self.orphan = None
             case d.DropRevisions():
                 self.known_good = self.candidate = None
             case d.EnsureCanary(attempt=attempt, replicas=count):

@@ -15,13 +15,15 @@ from vllm_upgrade_operator.upgrade.decision import (
 )
 from vllm_upgrade_operator.upgrade.flow import Turn, enter, phase_since, wait
 from vllm_upgrade_operator.upgrade.health import is_ready
-from vllm_upgrade_operator.upgrade.names import known_good_name
+from vllm_upgrade_operator.upgrade.inheritance import owed, settle
+from vllm_upgrade_operator.upgrade.names import ABORT, known_good_name
 from vllm_upgrade_operator.upgrade.observation import Refusal
 from vllm_upgrade_operator.upgrade.steps import impossible_steps
 from vllm_upgrade_operator.upgrade.unfit import unfit
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeStatus
+    from vllm_upgrade_operator.upgrade.conflicts import Rival
     from vllm_upgrade_operator.upgrade.decision import Action
     from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
 
@@ -29,17 +31,7 @@ if TYPE_CHECKING:
 def pending(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Wait until no other upgrade works on the same target."""
     if o.conflict is not None:
-        message = f"waiting: upgrade {o.conflict} works on the same target and goes first"
-        status = conditions.put(
-            status,
-            conditions.CONFLICT,
-            True,
-            "TargetInUse",
-            message,
-            generation=o.generation,
-            now=now,
-        )
-        return wait(status, message)
+        return _behind(o, o.conflict, status, now)
     return enter(
         conditions.drop(status, conditions.CONFLICT),
         Phase.PREFLIGHT,
@@ -49,9 +41,29 @@ def pending(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     )
 
 
+def _behind(o: Observation, other: Rival, status: VLLMUpgradeStatus, now: float) -> Turn:
+    message = f"waiting for upgrade {other.name}, which has the same target and goes first" + (
+        f": it is Halted, so decide what it asks, abort it ({ABORT}=<any new value>) or delete it"
+        if other.phase == Phase.HALTED
+        else f": it is {other.phase or Phase.PENDING}; this one begins when it has ended"
+    )
+    status = conditions.put(
+        status,
+        conditions.CONFLICT,
+        True,
+        "TargetInUse",
+        message,
+        generation=o.generation,
+        now=now,
+    )
+    return wait(status, message)
+
+
 def preflight(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Refuse what cannot work, then record the known-good configuration."""
     target = o.target
+    if o.conflict is not None:
+        return _give_way(o, o.conflict, status, now)
     refusal = _impossible(o)
     if refusal is not None or target is None:
         return _block(status, refusal, o, now)
@@ -59,6 +71,9 @@ def preflight(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if o.canary is not None:
         left = () if o.canary.deleting else (DeleteCanary(),)
         return wait(status, "removing the canary of an earlier attempt", *left)
+    status, turn = settle(o, target, status, now)
+    if turn is not None:
+        return turn
     if not _recorded(o, attempt) and o.proposed is not None:
         proposed = o.proposed
         refusal = proposed if isinstance(proposed, Refusal) else unfit(o, target, proposed)
@@ -91,10 +106,21 @@ def preflight(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     return _record(o, target, attempt, status, now)
 
 
+def _give_way(o: Observation, other: Rival, status: VLLMUpgradeStatus, now: float) -> Turn:
+    """Two began at the same moment: the younger one steps back before it has made anything."""
+    leftover = clear(o)
+    if leftover:
+        return wait(status, f"giving way to upgrade {other.name}", *leftover)
+    message = f"upgrade {other.name} of the same target began at the same moment and goes first"
+    return enter(status, Phase.PENDING, "GivesWay", message, now=now)
+
+
 def clear(o: Observation) -> tuple[Action, ...]:
     """Take away what is there before an attempt has started, such as another attempt's rest."""
     if o.canary is not None:
         return () if o.canary.deleting else (DeleteCanary(),)
+    if owed(o):
+        return ()
     return (DropRevisions(),) if o.known_good is not None or o.candidate is not None else ()
 
 
@@ -110,7 +136,9 @@ def _record(
     if o.known_good is None or not _recorded(o, attempt):
         if o.proposed is None or isinstance(o.proposed, Refusal):
             return wait(status, "waiting for the API server to compute the candidate's template")
-        store_candidate = StoreCandidate(attempt=attempt, template=o.proposed)
+        store_candidate = StoreCandidate(
+            attempt=attempt, template=o.proposed, target_uid=target.uid
+        )
         if o.known_good is None:
             record = StoreKnownGood(data=_known_good(target), target_uid=target.uid)
             return wait(status, "recording the known-good configuration", record, store_candidate)

@@ -10,6 +10,7 @@ from vllm_upgrade_operator.judge.model import Verdict
 from vllm_upgrade_operator.upgrade import promotion
 from vllm_upgrade_operator.upgrade.decision import DropRevisions
 from vllm_upgrade_operator.upgrade.flow import Turn, enter, phase_since, remember, roll_back
+from vllm_upgrade_operator.upgrade.inheritance import owed
 from vllm_upgrade_operator.upgrade.phases.rollback import after_a_move, in_order
 from vllm_upgrade_operator.upgrade.removal import remove_canary
 
@@ -94,6 +95,6 @@ def _foreign(o: Observation, status: VLLMUpgradeStatus, end: float, now: float) 
 
 def ended(o: Observation, status: VLLMUpgradeStatus, _now: float) -> Turn:
     """Nothing is left to do but to clear away what was only kept for the way back."""
-    if o.known_good is not None or o.candidate is not None:
+    if (o.known_good is not None or o.candidate is not None) and not owed(o):
         return Turn(status=status, actions=(DropRevisions(),))
     return Turn(status=status)
