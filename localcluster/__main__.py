@@ -7,7 +7,7 @@ import os
 import sys
 from typing import NoReturn
 
-from localcluster import build, tags
+from localcluster import build, power, tags
 from localcluster.lifecycle import ClusterError, LocalCluster, inside_environment
 
 
@@ -22,6 +22,12 @@ def main() -> int:
     commands.add_parser("status", help="say whether a cluster runs, and how to reach it")
     inside = commands.add_parser("exec", help="run a command inside: exec -- COMMAND...")
     inside.add_argument("arguments", nargs=argparse.REMAINDER)
+    node = commands.add_parser(
+        "node", help="stop one node as if it had lost its power, or start it"
+    )
+    node.add_argument("action", choices=["stop", "start"])
+    node.add_argument("name", help="such as node-1; a new name starts a new node")
+    node.add_argument("--pool", help="a new node is for pods alone that ask for this pool")
     tag = commands.add_parser("tag", help="let an image reference mean what another one means now")
     tag.add_argument("image", help="such as sim/vllm:0.29.0-other")
     tag.add_argument("reference", help="such as sim/vllm:stable")
@@ -48,6 +54,8 @@ def _run(options: argparse.Namespace, cluster: LocalCluster) -> int:
         print("stopped" if cluster.down() else "nothing was running")
     elif options.command == "status":
         return _status(cluster)
+    elif options.command == "node":
+        _switch(options, cluster)
     elif options.command == "tag":
         tags.move(cluster.directory, options.reference, options.image)
     elif options.command == "logs":
@@ -58,6 +66,13 @@ def _run(options: argparse.Namespace, cluster: LocalCluster) -> int:
         line = cluster.command_inside(command or [os.environ.get("SHELL", "/bin/sh")])
         _become(line, {**inside_environment(), "KUBECONFIG": str(cluster.kubeconfig)})
     return 0
+
+
+def _switch(options: argparse.Namespace, cluster: LocalCluster) -> None:
+    if options.action == "stop":
+        power.stop(cluster.directory, options.name)
+    else:
+        power.start(cluster.directory, options.name, options.pool)
 
 
 def _status(cluster: LocalCluster) -> int:

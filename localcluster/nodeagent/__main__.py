@@ -19,6 +19,7 @@ from localcluster.nodeagent.context import Context
 from localcluster.nodeagent.events import Recorder
 from localcluster.nodeagent.images import ImageMap
 from localcluster.nodeagent.node import Nodes, resources
+from localcluster.nodeagent.power import Power
 from localcluster.nodeagent.processes import Ledger
 from localcluster.nodeagent.server import LogServer
 from vllm_upgrade_operator.cluster.client import Client
@@ -98,12 +99,18 @@ async def _run(arguments: argparse.Namespace) -> None:
         )
         agent = Agent(context, names)
         nodes = Nodes(client, names, arguments.port, arguments.gpus_per_node)
+        power = Power(agent, nodes, state_dir)
         server = await LogServer(agent.find).start(arguments.port, state_dir)
         try:
             await nodes.register()
             _log.info("%d nodes are ready", len(names))
             await _until(
-                stop, agent.run(), agent.watch_memory_requests(), recorder.run(), nodes.run()
+                stop,
+                agent.run(),
+                agent.watch_memory_requests(),
+                recorder.run(),
+                nodes.run(),
+                power.run(),
             )
         finally:
             await agent.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,9 +59,22 @@ async def act(action: Mapping[str, Any], target: Target, seconds: float) -> str:
         async with asyncio.timeout(seconds):
             return await _act(action, target)
     except TimeoutError:
-        return f"command or request timed out after {seconds:g}s"
+        return _timed_out(action, target, seconds)
     except LookupError as error:
         return str(error)
+
+
+def _timed_out(action: Mapping[str, Any], target: Target, seconds: float) -> str:
+    """Say in the kubelet's words that an action took too long."""
+    if "httpGet" in action:
+        late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+        return f'Get "{_url(action["httpGet"], target)}": {late}'
+    if "tcpSocket" in action:
+        check = action["tcpSocket"]
+        host = check.get("host") or target.pod_ip
+        return f"dial tcp {host}:{target.port(check['port'])}: i/o timeout"
+    command = " ".join(action.get("exec", {}).get("command", []))
+    return f'command timed out: "{command}" timed out after {seconds:g}s'
 
 
 async def _act(action: Mapping[str, Any], target: Target) -> str:
@@ -77,10 +91,7 @@ async def _act(action: Mapping[str, Any], target: Target) -> str:
 
 
 async def _http_get(action: Mapping[str, Any], target: Target) -> str:
-    scheme = action.get("scheme", "HTTP").lower()
-    host = action.get("host") or target.pod_ip
-    path = action.get("path") or "/"
-    url = f"{scheme}://{host}:{target.port(action['port'])}/{path.removeprefix('/')}"
+    url = _url(action, target)
     headers = {"User-Agent": "kube-probe/1.37", "Accept": "*/*"}
     headers |= {h["name"]: h["value"] for h in action.get("httpHeaders", [])}
     try:
@@ -89,8 +100,25 @@ async def _http_get(action: Mapping[str, Any], target: Target) -> str:
             if 200 <= answer.status < 400:
                 return ""
             return f"HTTP probe failed with statuscode: {answer.status}"
+    except aiohttp.ClientConnectorError as error:
+        return f'Get "{url}": dial tcp {error.host}:{error.port}: connect: {_reason(error)}'
+    except (aiohttp.ServerDisconnectedError, ConnectionResetError):
+        return f'Get "{url}": EOF'
     except (aiohttp.ClientError, OSError) as error:
         return f'Get "{url}": {error}'
+
+
+def _url(action: Mapping[str, Any], target: Target) -> str:
+    scheme = action.get("scheme", "HTTP").lower()
+    host = action.get("host") or target.pod_ip
+    path = action.get("path") or "/"
+    return f"{scheme}://{host}:{target.port(action['port'])}/{path.removeprefix('/')}"
+
+
+def _reason(error: OSError) -> str:
+    """Give an error's text as Go writes it."""
+    number = error.errno
+    return os.strerror(number).lower() if number else str(error)
 
 
 async def _connect(action: Mapping[str, Any], target: Target) -> str:
@@ -99,7 +127,7 @@ async def _connect(action: Mapping[str, Any], target: Target) -> str:
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError as error:
-        return f"dial tcp {host}:{port}: {error.strerror}"
+        return f"dial tcp {host}:{port}: connect: {_reason(error)}"
     writer.close()
     # The connection was made, which is all that was asked; how it ends says nothing.
     with contextlib.suppress(OSError):

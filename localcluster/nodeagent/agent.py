@@ -34,6 +34,7 @@ class Agent:
         self._pods: dict[str, Pod] = {}
         self._uids: dict[tuple[str, str], str] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._again = asyncio.Event()
 
     def find(self, namespace: str, name: str) -> Pod | None:
         """A pod by namespace and name, where one of that name is here."""
@@ -44,11 +45,25 @@ class Agent:
         shutil.rmtree(self._context.state_dir / "pods", ignore_errors=True)
         while True:
             try:
-                await self._follow(await self._list())
+                await self._until_again()
             except (ApiError, aiohttp.ClientError, TimeoutError, ValueError) as error:
                 if not (isinstance(error, ApiError) and error.status == 410):
                     _log.warning("watching pods: %s", error)
                     await asyncio.sleep(RETRY_SECONDS)
+
+    def add(self, node: str) -> None:
+        """Run the pods of one more node, those too that it has already; nothing for a known one."""
+        if node not in self._nodes:
+            self._nodes.add(node)
+            self._again.set()
+
+    async def lose(self, node: str) -> None:
+        """End the processes of a node and tell nobody: its pods stay in the API as they are."""
+        self._nodes.discard(node)
+        lost = [uid for uid, pod in self._pods.items() if pod.node == node]
+        for uid in lost:
+            self._gone(uid)
+        await asyncio.gather(*self._closing)
 
     async def watch_memory_requests(self) -> None:
         """End containers for lack of memory when `<state dir>/oom/<pod uid>.<container>` appears.
@@ -72,6 +87,20 @@ class Agent:
     async def close(self) -> None:
         """End all pods' processes; the pods stay in the API."""
         await asyncio.gather(*(pod.close() for pod in self._pods.values()), *self._closing)
+
+    async def _until_again(self) -> None:
+        """List and follow until that fails, or until a node has come whose pods are not known."""
+        self._again.clear()
+        following = asyncio.create_task(self._follow(await self._list()))
+        waiting = asyncio.create_task(self._again.wait())
+        try:
+            await asyncio.wait({following, waiting}, return_when="FIRST_COMPLETED")
+            if following.done():
+                following.result()
+        finally:
+            for task in (following, waiting):
+                task.cancel()
+            await asyncio.gather(following, waiting, return_exceptions=True)
 
     async def _list(self) -> str:
         listed = await self._context.client.get(PODS, fieldSelector=BOUND)

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from localcluster.nodeagent.clock import micro_timestamp, timestamp
+from localcluster.power import POOL
 from vllm_upgrade_operator.cluster.client import STRATEGIC, ApiError
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def resources(gpus: int) -> dict[str, str]:
     }
 
 
-def node_object(name: str) -> dict[str, Any]:
-    """The node as it is registered."""
+def node_object(name: str, pool: str) -> dict[str, Any]:
+    """The node as it is registered; with a pool, only for pods that tolerate its taint."""
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
@@ -45,8 +46,8 @@ def node_object(name: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {},
+        "metadata": {"name": name, "labels": labels | ({POOL: pool} if pool else {})},
+        "spec": {"taints": [{"key": POOL, "value": pool, "effect": "NoSchedule"}] if pool else []},
     }
 
 
@@ -95,7 +96,7 @@ class Nodes:
 
     def __init__(self, client: Client, names: Sequence[str], port: int, gpus: int) -> None:
         self._client = client
-        self._names = names
+        self._names = list(names)
         self._port = port
         self._gpus = gpus
 
@@ -121,12 +122,29 @@ class Nodes:
             else:
                 return
 
+    async def add(self, name: str, pool: str) -> None:
+        """Make one more node exist and be ready, or one that was removed be ready again.
+
+        Raises:
+            ApiError: The API server refused it.
+        """
+        await self._make(name, pool)
+        if name not in self._names:
+            self._names.append(name)
+
+    def remove(self, name: str) -> None:
+        """Report nothing of a node any more, as if it had lost its power."""
+        self._names = [other for other in self._names if other != name]
+
     async def _register(self) -> None:
         for name in self._names:
-            if await self._client.find(f"/api/v1/nodes/{name}") is None:
-                await self._client.create("/api/v1/nodes", node_object(name))
-            await self._renew(name)
-            await self._report(name)
+            await self._make(name, "")
+
+    async def _make(self, name: str, pool: str) -> None:
+        if await self._client.find(f"/api/v1/nodes/{name}") is None:
+            await self._client.create("/api/v1/nodes", node_object(name, pool))
+        await self._renew(name)
+        await self._report(name)
 
     async def run(self) -> None:
         """Keep them ready for ever."""
@@ -136,7 +154,7 @@ class Nodes:
             await asyncio.sleep(RENEW_SECONDS)
             report = loop.time() - reported >= REPORT_SECONDS
             try:
-                for name in self._names:
+                for name in list(self._names):
                     await self._renew(name)
                     if report:
                         await self._report(name)

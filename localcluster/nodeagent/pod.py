@@ -42,6 +42,7 @@ class Pod:
         self._context = context
         self._path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         self._uid = metadata["uid"]
+        self.node = pod["spec"]["nodeName"]
         self._directory = context.state_dir / "pods" / self._uid
         sources = Sources(context.client, metadata["namespace"])
         ip = context.addresses.take(pod.get("status", {}).get("podIP"))

@@ -27,6 +27,9 @@ CERTIFICATE_DAYS = 3650
 class LogServer:
     """Serves `/containerLogs/<namespace>/<pod>/<container>` over HTTPS.
 
+    One port serves all nodes, so who asks for a pod that is not here asks a node that is lost: the
+    connection breaks, which the API server answers with 500.
+
     Args:
         find: Finds a pod by namespace and name.
     """
@@ -55,6 +58,8 @@ class LogServer:
         except ValueError as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         pod = self._find(match["namespace"], match["pod"])
+        if pod is None and request.transport is not None:
+            request.transport.close()
         container = None if pod is None else pod.containers.get(match["container"])
         if container is None:
             raise web.HTTPNotFound(

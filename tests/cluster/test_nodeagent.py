@@ -13,6 +13,7 @@ import pytest
 
 from localcluster import tags
 from localcluster.paths import state_dir
+from tests.cluster.pool import own_nodes
 from vllm_upgrade_operator.cluster.client import MERGE, ApiError, Client
 
 if TYPE_CHECKING:
@@ -735,3 +736,62 @@ async def test_every_way_to_start_vllm_reaches_the_simulator_of_that_version(
     url = f"http://{pod['status']['podIP']}:8000/version"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         assert (await answer.json())["version"] == "0.32.0"
+
+
+async def test_a_lost_node_is_silent_until_it_is_back(ns: Namespace) -> None:
+    async with own_nodes(ns.client) as pool:
+        (node,) = pool.nodes
+        for name in ("stays", "deleted", "forced"):
+            await ns.run(server(), name=name, volumes=STATE, **pool.pod_fields)
+        pods = {
+            name: await ns.until(is_ready, "ready", name) for name in ("stays", "deleted", "forced")
+        }
+        assert {pod["spec"]["nodeName"] for pod in pods.values()} == {node}
+        for pod in pods.values():
+            await until_answers(pod["status"]["podIP"])
+        await pool.stop(node)
+        for name, before in pods.items():
+            assert not await answers(before["status"]["podIP"])
+            # Nobody has noticed yet.
+            assert (await ns.pod(name))["status"] == before["status"]
+        with pytest.raises(ApiError) as refused:
+            await ns.log("stays")
+        assert refused.value.status == 500
+        await ns.until(lambda p: not is_ready(p), "not ready, since the node is lost", "stays")
+        conditions = (await ns.client.get(f"/api/v1/nodes/{node}"))["status"]["conditions"]
+        assert {c["status"] for c in conditions if c["type"] == "Ready"} == {"Unknown"}
+        await ns.client.delete(f"{ns.path}/pods/deleted")
+        await ns.client.delete(f"{ns.path}/pods/forced", {"gracePeriodSeconds": 0})
+        await ns.until_gone("forced")
+        # Nobody is there to end it.
+        await asyncio.sleep(4)
+        lingering = await ns.pod("deleted")
+        assert "deletionTimestamp" in lingering["metadata"]
+        assert is_running(lingering)
+        await pool.start(node)
+        await ns.until_gone("deleted")
+        back = await ns.until(
+            lambda p: is_ready(p) and container(p)["restartCount"] == 1, "started anew", "stays"
+        )
+        ended = container(back)["lastState"]["terminated"]
+        assert (ended["reason"], ended["exitCode"]) == ("Unknown", 255)
+        await until_answers(back["status"]["podIP"])
+
+
+async def until_answers(address: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not await answers(address):
+        assert time.monotonic() < deadline, f"nobody serves at {address}"
+        await asyncio.sleep(0.1)
+
+
+async def answers(address: str) -> bool:
+    """Whether somebody serves on port 8000 of a pod."""
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{address}:8000/", timeout=aiohttp.ClientTimeout(5)) as response,
+        ):
+            return response.status == 200
+    except aiohttp.ClientError:
+        return False
