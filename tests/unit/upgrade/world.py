@@ -146,6 +146,12 @@ class World:
     """Phase and action, in order."""
     notices: list[d.Notice] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
+    writes: int = 0
+    """Writes to the API server so far: one for each action, and for each status that changed."""
+    killed_after: int | None = None
+    """The operator is killed right after so many writes, once."""
+    killed_every: int | None = None
+    """And this often, counted from each start."""
     _serial: int = 0
 
     def __post_init__(self) -> None:
@@ -180,11 +186,20 @@ class World:
         for action in result.actions:
             self.log.append((str(self.status.phase), type(action).__name__))
             self._apply(action)
+            if self._killed():
+                return 0.0
         if result.status.phase != self.status.phase:
             self.phases.append(str(result.status.phase))
-        self.status = result.status
+        changed, self.status = result.status != self.status, result.status
+        if changed and self._killed():
+            return 0.0
         self.notices.extend(result.notices)
         return result.requeue_seconds
+
+    def _killed(self) -> bool:
+        self.writes += 1
+        often = self.killed_every is not None and self.writes % self.killed_every == 0
+        return often or self.writes == self.killed_after
 
     @property
     def typed_spec(self) -> VLLMUpgradeSpec:
