@@ -14,12 +14,22 @@ import socket
 import subprocess
 from pathlib import Path
 
-from localcluster.components import AUDIT_POLICY, NODE_AGENT, POD_NETWORK, components
+from localcluster.administrator import Administrator, NoAnswerError
+from localcluster.components import (
+    AUDIT_POLICY,
+    NODE_AGENT,
+    POD_NETWORK,
+    Component,
+    components,
+)
 from localcluster.family import Family
 
 _CHUNK = 65536
 _STOP_SECONDS = 8.0
 _COLLECT_SECONDS = 0.5
+_LOOK_SECONDS = 0.1
+# What the others need: the controller manager ends when it waits for it for 10 s in vain.
+_FIRST = ("etcd", "kube-apiserver")
 
 
 def main() -> None:
@@ -43,12 +53,13 @@ async def _run(options: argparse.Namespace, family: Family) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    _start(options, family)
+    rest = _start(options, family)
     server = await asyncio.start_server(
         lambda reader, writer: forward(reader, writer, options.port),
         sock=socket.socket(fileno=options.socket_fd),
     )
-    collector = loop.create_task(_collect(family))
+    administrator = Administrator(options.state_dir / "pki" / "admin.kubeconfig")
+    collector = loop.create_task(_tend(family, rest, administrator))
     stopping = loop.create_task(stop.wait())
     await asyncio.wait({collector, stopping}, return_when=asyncio.FIRST_COMPLETED)
     server.close()
@@ -57,7 +68,8 @@ async def _run(options: argparse.Namespace, family: Family) -> None:
     collector.cancel()
 
 
-def _start(options: argparse.Namespace, family: Family) -> None:
+def _start(options: argparse.Namespace, family: Family) -> list[Component]:
+    """Prepare the network and start what comes first; give the rest."""
     for command in (
         ["ip", "link", "set", "lo", "up"],
         ["ip", "address", "add", POD_NETWORK, "dev", "lo"],
@@ -65,15 +77,30 @@ def _start(options: argparse.Namespace, family: Family) -> None:
         subprocess.run(command, check=True, timeout=10)
     state: Path = options.state_dir
     (state / "audit-policy.yaml").write_text(AUDIT_POLICY)
-    family.start(
-        components(state=state, binaries=options.binaries, port=options.port, images=options.images)
+    everything = components(
+        state=state, binaries=options.binaries, port=options.port, images=options.images
     )
+    family.start(c for c in everything if c.name in _FIRST)
+    return [c for c in everything if c.name not in _FIRST]
 
 
-async def _collect(family: Family) -> None:
+async def _tend(family: Family, rest: list[Component], administrator: Administrator) -> None:
+    """Start the rest when the API server is ready, and collect for ever what ends."""
     while True:
         family.collect()
-        await asyncio.sleep(_COLLECT_SECONDS)
+        if rest:
+            ready = await asyncio.to_thread(_is_ready, administrator)
+            if ready:
+                family.start(rest)
+                rest = []
+        await asyncio.sleep(_LOOK_SECONDS if rest else _COLLECT_SECONDS)
+
+
+def _is_ready(administrator: Administrator) -> bool:
+    try:
+        return administrator.read("/readyz") == b"ok"
+    except NoAnswerError:
+        return False
 
 
 async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
