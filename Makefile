@@ -36,7 +36,8 @@ up: $(INSTALLED) ## Start a local cluster with the operator, and say how to use 
 down: $(INSTALLED) ## Stop what `make up` has started
 	$(LOCALCLUSTER) down
 
-# One run over all tests, within the cluster's namespaces, so that its last line counts them all.
+# One run over all tests, within the cluster's namespaces, so that its last line counts them all; the
+# permissions that they have used are judged at its end and counted as one test.
 # A cluster that an interrupted run has left is stopped first: its operator may run older code.
 .PHONY: test
 test: export LOCALCLUSTER_DIR := .localcluster/test
@@ -44,7 +45,7 @@ test: $(INSTALLED) ## Run all tests, those on a real control plane too
 	@trap '$(LOCALCLUSTER) down >/dev/null' EXIT; \
 	$(LOCALCLUSTER) down >/dev/null; \
 	$(LOCALCLUSTER) up; \
-	$(LOCALCLUSTER) exec -- $(PYTHON) -m pytest --numprocesses=$(WORKERS) --dist=worksteal
+	$(LOCALCLUSTER) exec -- $(PYTHON) -m pytest --numprocesses=$(WORKERS) --dist=worksteal --permissions
 
 .PHONY: test-unit
 test-unit: $(INSTALLED) ## Run the fast tests alone

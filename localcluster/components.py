@@ -23,6 +23,8 @@ rules:
   - level: None
     users: [local-node-agent, "system:apiserver", "system:kube-controller-manager",
             "system:kube-scheduler"]
+  - level: None
+    userGroups: ["system:serviceaccounts:kube-system"]
   - level: Metadata
 """
 
@@ -94,7 +96,7 @@ def components(
                 f"--audit-policy-file={state}/audit-policy.yaml",
                 f"--audit-log-path={state}/logs/audit.log",
                 "--audit-log-maxsize=64",
-                "--audit-log-maxbackup=2",
+                "--audit-log-maxbackup=9",
             ),
         ),
         Component(

@@ -17,14 +17,17 @@ _NO_DEADLINE_SECONDS = 2_147_483_647
 
 
 def owner_reference(upgrade: Mapping[str, Any], *, controller: bool) -> dict[str, Any]:
-    """Refer to the VLLMUpgrade as the owner of an object."""
+    """Refer to the VLLMUpgrade as the owner of an object.
+
+    It does not block the owner's deletion: the finalizer does, and where the admission plugin
+    OwnerReferencesPermissionEnforcement is on (not by default) that would need a right more.
+    """
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,
         "name": upgrade["metadata"]["name"],
         "uid": upgrade["metadata"]["uid"],
         "controller": controller,
-        "blockOwnerDeletion": True,
     }
 
 
