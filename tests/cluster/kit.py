@@ -46,12 +46,15 @@ class Serving:
         min_ready_seconds: int = 0,
     ) -> None:
         """Make the target and its Service, and wait until all pods are ready."""
-        deployment = target_manifest(image, replicas, args, env or {}, min_ready_seconds)
+        await self.serve(target_manifest(image, replicas, args, env or {}, min_ready_seconds))
+
+    async def serve(self, deployment: Mapping[str, Any]) -> None:
+        """Make this Deployment and the Service, and wait until all pods are ready."""
         await self.client.create(
             f"/apis/apps/v1/namespaces/{self.namespace}/deployments", deployment
         )
         await self.client.create(f"/api/v1/namespaces/{self.namespace}/services", SERVICE)
-        await self.all_ready(replicas)
+        await self.all_ready(deployment["spec"]["replicas"])
 
     async def helm(self, image: str, env: Mapping[str, str], replicas: int = 2) -> None:
         """Install or upgrade target and Service from a chart of their own."""
