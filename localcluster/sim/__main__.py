@@ -19,6 +19,8 @@ from localcluster.sim.versions import VERSIONS, at_least
 _HOST = "0.0.0.0"  # noqa: S104 - as vLLM does
 _PORT = 8000
 _REPORT_SECONDS = 10.0
+# Exit code at SIGTERM before vLLM has begun to handle it (seen on 0.29 and 0.32).
+_TERMINATED = 143
 # Between the last answer and the end of the process.
 _TEARDOWN_SECONDS = 0.2
 # When the engine is dead, the API server ends once a client has been told, or when it looks after
@@ -75,14 +77,14 @@ async def _run(
         loop.add_signal_handler(number, stop.set)
     log.engine(choice)
     if await _stopped_within(played.load_seconds / 4, stop):
-        return 0
+        return _TERMINATED
     log.loading(choice)
     if os.environ.get("SIM_OOM_WHILE_LOADING") == "1":
         memory.run_out()
         await stop.wait()
-        return 0
+        return _TERMINATED
     if await _stopped_within(played.load_seconds * 3 / 4, stop):
-        return 0
+        return _TERMINATED
     log.loaded(played.load_seconds, choice)
     too_small = _too_small(played)
     if too_small is not None:

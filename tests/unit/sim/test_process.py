@@ -179,3 +179,13 @@ async def test_a_failing_drain_answers_500_until_the_end() -> None:
         async with session.get("/health") as response:
             assert response.status == 200
         assert (await end(process))[0] == 0
+
+
+async def test_who_is_told_to_end_while_it_loads_ends_at_once() -> None:
+    process = await start("0.32.0", "m", env={"SIM_LOAD_SECONDS": "600"})
+    assert process.stdout is not None
+    async with asyncio.timeout(_SECONDS):
+        while b"Initializing a V1 LLM engine" not in await process.stdout.readline():
+            pass
+    process.terminate()
+    assert (await end(process))[0] == 143
