@@ -491,7 +491,10 @@ async def test_no_step_goes_below_the_one_before_when_the_target_is_scaled_down(
 
     await serving.until(second, "the second step")
     # 50 % of 2 would be 1.
-    assert (await serving.status())["step"]["replicas"] == 2
+    status = await serving.status()
+    assert status["step"]["replicas"] == 2
+    words = "begins with the 2 canary pods of the step before: 50% of the 2 pods that llm has by"
+    assert [e for e in status["timeline"] if words in e["message"]]
     await asyncio.sleep(2)
     canary = await serving.client.get(
         f"/apis/apps/v1/namespaces/{serving.namespace}/deployments/llm-canary"

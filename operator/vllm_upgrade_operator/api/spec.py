@@ -104,7 +104,9 @@ class Candidate(Model):
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     template_patch: Annotated[dict[str, Any], Field(min_length=1, max_length=16)] | None = Field(
-        None, description="Strategic merge patch of the pod template, for the rest."
+        None,
+        description="Strategic merge patch of the pod template, for what no other field of "
+        "candidate sets; labels that route traffic stay as they are.",
     )
 
 

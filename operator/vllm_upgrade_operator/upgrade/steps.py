@@ -26,6 +26,18 @@ def replicas_of(step: Step, target_replicas: int, before: int = 1) -> int:
     return max(before, _replicas_of(step, target_replicas))
 
 
+def kept_words(step: Step, target: Target, before: int) -> str:
+    """Say that a step keeps the pods of the one before, where it would now have fewer."""
+    pods = _replicas_of(step, target.replicas)
+    if pods >= before:
+        return ""
+    wanted = f"{step.percent}%" if step.percent is not None else str(step.replicas)
+    return (
+        f" with the {before} canary pods of the step before: {wanted} of the {target.replicas} "
+        f"pods that {target.name} has by now would be fewer"
+    )
+
+
 def impossible_steps(steps: Sequence[Step], target: Target) -> Refusal | None:
     """Find a step that has fewer pods than the one before, or more than the target.
 

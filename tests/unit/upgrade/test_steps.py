@@ -61,7 +61,11 @@ def test_a_target_that_was_scaled_down_does_not_take_canary_pods_back() -> None:
         del world.pods[pod.name]
     world.run_until("Promoting")
     assert len(world.of("canary")) == 3
-    assert "StepPassed" in [e.reason for e in world.status.timeline]
+    (passed,) = [e for e in world.status.timeline if e.reason == "StepPassed"]
+    assert passed.message == (
+        "step 2 of 2 begins with the 3 canary pods of the step before: 75% of the 2 pods that llm "
+        "has by now would be fewer"
+    )
 
 
 def test_a_target_that_was_scaled_up_gets_its_share() -> None:

@@ -31,7 +31,7 @@ from vllm_upgrade_operator.upgrade.health import (
 )
 from vllm_upgrade_operator.upgrade.judging import unconvinced
 from vllm_upgrade_operator.upgrade.names import canary_name
-from vllm_upgrade_operator.upgrade.steps import replicas_of
+from vllm_upgrade_operator.upgrade.steps import kept_words, replicas_of
 from vllm_upgrade_operator.upgrade.times import clock, rfc3339
 from vllm_upgrade_operator.upgrade.traffic import (
     is_fully_admitted,
@@ -186,10 +186,13 @@ def _ask(scene: _Scene, status: VLLMUpgradeStatus, now: float, *, promote: bool)
 def _next(scene: _Scene, status: VLLMUpgradeStatus, step: Step, index: int, now: float) -> Turn:
     if step.approval:
         status = approval.record(scene.o, status, now)
-    if index + 1 < len(scene.o.spec.strategy.steps):
+    steps = scene.o.spec.strategy.steps
+    if index + 1 < len(steps):
+        before = status.step.replicas if status.step else 1
         status = _begin_step(scene, status, index + 1, now)
-        status = note(status, "StepPassed", f"step {_step_words(status)} begins", now)
-        return wait(status, f"step {_step_words(status)} begins")
+        kept = kept_words(steps[index + 1], scene.target, before)
+        words = f"step {_step_words(status)} begins{kept}"
+        return wait(note(status, "StepPassed", words, now), words)
     return _to_promotion(scene, status, "all steps passed", now)
 
 
