@@ -106,17 +106,13 @@ def problems(may: frozenset[Permission], use: Use) -> list[str]:
     return [*idle, *beyond, *refused]
 
 
-def check() -> tuple[frozenset[Permission], list[str]]:
-    """Compare the chart with what the cluster of this directory has logged so far.
-
-    Returns:
-        The permissions granted, and the problems.
+def check() -> list[str]:
+    """Give the problems of the chart and the cluster of this directory, by its log so far.
 
     Raises:
         ClusterError: There is no audit log, or the chart cannot be rendered.
     """
-    may = granted(_rendered())
-    return may, problems(may, used(_log(state_dir() / "logs")))
+    return problems(granted(_rendered()), used(_log(state_dir() / "logs")))
 
 
 def _permission(event: Mapping[str, Any]) -> Permission | None:
