@@ -163,6 +163,15 @@ class HandledActions(Model):
     )
 
 
+class Stall(Model):
+    """A pod that has requests and makes nothing of them."""
+
+    pod: Short = Field(description="UID of the pod.")
+    since: Time = Field(description="When it was first seen so.")
+    looks: Count = Field(description="How often it was seen so, without a break.")
+    cache: Count = Field(description="The most of the KV cache that was in use, in thousandths.")
+
+
 class Progress(Model):
     """Working state that must outlive the operator's process. Not an interface."""
 
@@ -194,6 +203,12 @@ class Progress(Model):
     replaced: bool = Field(False, description="The target was seen with the candidate's template.")
     pinned: bool = Field(False, description="Known-good's image is put back by its digest.")
     baked: bool = Field(False, description="The bake is over.")
+    stalls: Annotated[tuple[Stall, ...], Field(max_length=64)] = Field(
+        (), description="Pods that have requests and make no tokens."
+    )
+    unsettled_since: Time | None = Field(
+        None, description="Since when no hold has passed with all pods ready throughout."
+    )
     doubt: Text | None = Field(
         None, description="What looks broken and may still be chance; a bake does not end on it."
     )

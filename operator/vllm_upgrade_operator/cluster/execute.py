@@ -64,7 +64,7 @@ class Executor:
             case EnsureCanary():
                 await self._ensure_canary(action)
             case DeleteCanary():
-                await self._delete_canary()
+                await self._delete_canary(action)
             case Admit():
                 annotations = {names.ADMITTED_AT: rfc3339(action.at)}
                 await self._label(action.pod, action.pod_uid, action.labels, annotations)
@@ -112,7 +112,7 @@ class Executor:
                 **_WRITER,
             )
 
-    async def _delete_canary(self) -> None:
+    async def _delete_canary(self, action: DeleteCanary) -> None:
         path = paths.deployment(self._namespace, names.canary_name(self._target))
         present = await self._client.find(path)
         if present is None:
@@ -120,11 +120,12 @@ class Executor:
         metadata = present["metadata"]
         if (metadata.get("labels") or {}).get(names.CANARY) != self._uid:
             return
-        # In the foreground: as long as a pod of it is there, the Deployment is too.
+        # In the foreground: as long as a pod of it is there, the Deployment is too. Deleting it
+        # again in the background takes that hold off it (tried).
         await self._client.delete(
             path,
             {
-                "propagationPolicy": "Foreground",
+                "propagationPolicy": "Background" if action.without_pods else "Foreground",
                 "preconditions": {"uid": metadata["uid"]},
             },
         )

@@ -15,6 +15,7 @@ from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import Phase, VLLMUpgradeSpec, VLLMUpgradeStatus
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
+from vllm_upgrade_operator.cluster.ends import explained
 from vllm_upgrade_operator.cluster.look import SeenPod
 from vllm_upgrade_operator.cluster.objects import (
     parse_canary,
@@ -120,6 +121,7 @@ async def gather(
     target_pods = _seen(cluster.target_pods, container)
     canary_pods = _seen(cluster.canary_pods, container)
     memory.keep(p.pod.uid for p in (*target_pods, *canary_pods))
+    canary_pods, target_pods = await _explained(client, memory, cluster, canary_pods, target_pods)
     looked_at = time.time() if needed.look else None
     pods = await looker.look(
         (*target_pods, *canary_pods),
@@ -258,6 +260,26 @@ def _seen(pods: Iterable[Mapping[str, Any]], container: str | None) -> tuple[See
     return tuple(
         SeenPod(parse_pod(p, name), p, name) for p in pods for name in [_name(p, container)]
     )
+
+
+async def _explained(
+    client: Client,
+    memory: Memory,
+    cluster: _Cluster,
+    canary_pods: tuple[SeenPod, ...],
+    target_pods: tuple[SeenPod, ...],
+) -> tuple[tuple[SeenPod, ...], tuple[SeenPod, ...]]:
+    """Find out why containers ended, of the candidate: stable pods had their reasons before."""
+    good = None if cluster.known_good is None else cluster.known_good["data"]["templateHash"]
+
+    async def one(seen: SeenPod, *, judged: bool) -> SeenPod:
+        return await explained(client, seen, memory) if judged else seen
+
+    canaries = await together(one(p, judged=True) for p in canary_pods)
+    targets = await together(
+        one(p, judged=good not in (None, p.pod.template_hash)) for p in target_pods
+    )
+    return tuple(canaries), tuple(targets)
 
 
 def _name(pod: Mapping[str, Any], container: str | None) -> str:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.cluster.client import Client
     from vllm_upgrade_operator.cluster.memory import Memory, Process
+    from vllm_upgrade_operator.judge.counters import Sample
     from vllm_upgrade_operator.telemetry.metrics import Telemetry
     from vllm_upgrade_operator.upgrade.observation import Pod
     from vllm_upgrade_operator.vllm.client import VLLMClient
@@ -51,11 +52,9 @@ _LEAST_SECONDS = 1.0
 """What a scrape may take in any case: on a busy node a pod answers late, not never."""
 AT_ONCE = 16
 """How many pods are asked at the same time."""
-
-
-# 0 is no answer in time, as from a node that is gone. Where it is the API server that does not
-# answer, the next call of it says so.
-_LOG_NOT_THERE = frozenset({0, 400, 404, 500, 502, 503, 504})
+LOG_NOT_THERE = frozenset({0, 400, 404, 500, 502, 503, 504})
+"""Statuses of a log that cannot be had. 0 is no answer in time, as from a node that is gone; where
+it is the API server that does not answer, the next call of it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ class Looker:
             )
         except ApiError as error:
             # The pod is gone, or its node does not answer: its runner is not known (any more).
-            if error.status not in _LOG_NOT_THERE:
+            if error.status not in LOG_NOT_THERE:
                 raise
             self._telemetry.log_reads.labels("error").inc()
             how = f"its log could not be read: {error.status} {error.reason}"
@@ -182,6 +181,7 @@ class Looker:
             # The counter knows a request when it is answered: a server that answers none would
             # never count as having been offered any.
             offered=None if sample.offered is None else sample.offered + (busy or 0.0),
+            failed=_failed(sample),
             in_flight=busy,
         )
 
@@ -208,6 +208,13 @@ def _words(error: Exception, endpoint: tuple[str, int]) -> str:
         return str(error)
     address, port = endpoint
     return f"{address}:{port}{error}"
+
+
+def _failed(sample: Sample) -> float | None:
+    """Server errors that are not known to be rejections: without a counter of them none is."""
+    if sample.errors is None or not sample.rejections_approximate:
+        return sample.errors
+    return max(sample.errors, sample.rejected or 0.0)
 
 
 class _NotScrapedError(Exception):

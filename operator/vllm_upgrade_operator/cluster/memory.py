@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.cluster.client import ApiError
     from vllm_upgrade_operator.judge.counters import Sample
+    from vllm_upgrade_operator.vllm.causes import Cause
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
 
 # A runner shows in the log while the model loads; where it has not for this long it is not looked
@@ -55,6 +56,7 @@ class Memory:
     """What is remembered for one upgrade: its pods' processes, and what was refused."""
 
     _processes: dict[str, Process] = field(default_factory=dict)
+    _ends: dict[str, tuple[str, Cause]] = field(default_factory=dict)
     _refusals: int = 0
     _refusal: Refusal | None = None
 
@@ -85,7 +87,17 @@ class Memory:
             self._processes[uid] = known
         return known
 
+    def end(self, uid: str, run: str) -> Cause | None:
+        """Why a run of a pod's container ended; None where it was not found out yet."""
+        known = self._ends.get(uid)
+        return known[1] if known is not None and known[0] == run else None
+
+    def remember_end(self, uid: str, run: str, cause: Cause) -> None:
+        """Keep why the latest run of a pod's container ended."""
+        self._ends[uid] = run, cause
+
     def keep(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
         kept = set(uids)
+        self._ends = {u: e for u, e in self._ends.items() if u in kept}
         self._processes = {u: p for u, p in self._processes.items() if u in kept}

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.upgrade.observation import Pod
 
+_REFUSAL_LIMIT = 400
+
 
 def parse_target(
     raw: Mapping[str, Any],
@@ -102,14 +104,24 @@ def last_writer(managed_fields: Iterable[Mapping[str, Any]]) -> str:
 def parse_canary(raw: Mapping[str, Any] | None, pods: tuple[Pod, ...]) -> Canary | None:
     """Read the canary Deployment; without one, what is left are its pods."""
     if raw is None:
-        return Canary(replicas=0, pods=pods, attempt="", deleting=True) if pods else None
+        gone = Canary(replicas=0, pods=pods, attempt="", deleting=True, gone=True)
+        return gone if pods else None
     metadata = raw["metadata"]
     return Canary(
         replicas=int(raw["spec"].get("replicas", 1)),
         pods=pods,
         attempt=(metadata.get("annotations") or {}).get(ATTEMPT, ""),
         deleting="deletionTimestamp" in metadata,
+        refusal=_refusal(raw.get("status") or {}),
     )
+
+
+def _refusal(status: Mapping[str, Any]) -> str | None:
+    """Why pods cannot be created, such as for a quota: the condition that the Deployment has."""
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            return str(condition.get("message", "no message"))[:_REFUSAL_LIMIT]
+    return None
 
 
 def parse_known_good(raw: Mapping[str, Any]) -> KnownGood:

@@ -8,9 +8,11 @@ from vllm_upgrade_operator.upgrade.observation import Pod
 from vllm_upgrade_operator.upgrade.times import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 TEMPLATE_HASH = "pod-template-hash"
+
+_UNREACHABLE = "node.kubernetes.io/unreachable"
 
 _ENDED = ("Failed", "Succeeded")
 
@@ -31,9 +33,9 @@ def parse_pod(raw: Mapping[str, Any], container: str) -> Pod:
     labels: Mapping[str, str] = metadata.get("labels") or {}
     scheduled = _condition(status, "PodScheduled")
     ready = _condition(status, "Ready")
-    seen = _named(status.get("containerStatuses"), container)
+    seen = named(status.get("containerStatuses"), container)
     state: Mapping[str, Any] = seen.get("state") or {}
-    ended = state.get("terminated") or (seen.get("lastState") or {}).get("terminated") or {}
+    ended = last_end(raw, container)
     waiting = state.get("waiting") or {}
     terminating = "deletionTimestamp" in metadata
     return Pod(
@@ -56,13 +58,58 @@ def parse_pod(raw: Mapping[str, Any], container: str) -> Pod:
         restarts=int(seen.get("restartCount", 0)),
         waiting_reason=waiting.get("reason"),
         waiting_message=waiting.get("message"),
+        gone_at=_time(metadata.get("deletionTimestamp")),
+        node_lost=_node_lost(spec, status, ready),
+        eviction_seconds=eviction_seconds(spec.get("tolerations") or ()),
         exit_code=ended.get("exitCode"),
         exit_reason=ended.get("reason"),
         digest=_digest(seen.get("imageID")),
-        startup_seconds=startup_budget(_named(spec.get("containers"), container)),
+        startup_seconds=start_seconds(named(spec.get("containers"), container)),
         pullable="@" in (seen.get("imageID") or ""),
         ended=status.get("phase") in _ENDED,
     )
+
+
+def last_end(raw: Mapping[str, Any], container: str) -> Mapping[str, Any]:
+    """How the container's process ended, the present one or the one before; empty: it has not."""
+    seen = named((raw.get("status") or {}).get("containerStatuses"), container)
+    states = (seen.get("state") or {}, seen.get("lastState") or {})
+    found: Mapping[str, Any] = next((s["terminated"] for s in states if s.get("terminated")), {})
+    return found
+
+
+def _node_lost(
+    spec: Mapping[str, Any], status: Mapping[str, Any], ready: Mapping[str, Any]
+) -> bool:
+    """Whether somebody else than the kubelet has called the pod not ready.
+
+    The kubelet sets Ready by ContainersReady and the readiness gates; the node controller, when a
+    node has not reported for its grace period, sets Ready alone (MarkPodsNotReady in
+    pkg/controller/util/node of Kubernetes 1.31 to 1.37).
+    """
+    containers = _condition(status, "ContainersReady").get("status") == "True"
+    return containers and ready.get("status") == "False" and not spec.get("readinessGates")
+
+
+def eviction_seconds(tolerations: Iterable[Mapping[str, Any]]) -> float | None:
+    """How long a pod stays on a node that cannot be reached; None where it is never evicted.
+
+    As the taint eviction controller has it: of the tolerations of the taint the shortest counts.
+    """
+    found = [
+        t.get("tolerationSeconds")
+        for t in tolerations
+        if t.get("key") in (None, "", _UNREACHABLE) and t.get("effect") in (None, "", "NoExecute")
+    ]
+    limited = [float(seconds) for seconds in found if seconds is not None]
+    return None if found and not limited else min(limited, default=0.0)
+
+
+def start_seconds(container: Mapping[str, Any]) -> float:
+    """Seconds that a container's own probes let pass before it may be expected to be ready."""
+    readiness = container.get("readinessProbe") or {}
+    delay = float(readiness.get("initialDelaySeconds") or 0)
+    return max(startup_budget(container), delay)
 
 
 def startup_budget(container: Mapping[str, Any]) -> float:
@@ -87,7 +134,8 @@ def controller_uid(raw: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _named(items: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401 - untyped JSON
+def named(items: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401 - untyped JSON
+    """Find the one of that name in a list of containers or their statuses; empty: none is."""
     found: Mapping[str, Any] = next((i for i in items or () if i["name"] == name), {})
     return found
 

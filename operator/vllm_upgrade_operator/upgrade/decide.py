@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.v1alpha1 import Attempt, Phase, Progress
-from vllm_upgrade_operator.upgrade import conditions, judging, pausing, verbs
+from vllm_upgrade_operator.upgrade import conditions, harm, judging, pausing, verbs
 from vllm_upgrade_operator.upgrade.decision import Decision, Needs
 from vllm_upgrade_operator.upgrade.differences import differences
 from vllm_upgrade_operator.upgrade.flow import Turn, enter, halt, remember, roll_back
-from vllm_upgrade_operator.upgrade.health import failure
 from vllm_upgrade_operator.upgrade.inheritance import owed
 from vllm_upgrade_operator.upgrade.labels import label_actions
 from vllm_upgrade_operator.upgrade.names import ABORT
 from vllm_upgrade_operator.upgrade.phases import begin, canary, promote, rollback, stopped
+from vllm_upgrade_operator.upgrade.removal import without_stuck
 from vllm_upgrade_operator.upgrade.report import report
 from vllm_upgrade_operator.upgrade.times import rfc3339
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         Candidate,
         KnownGood,
         Observation,
-        Pod,
         Target,
     )
 
@@ -79,6 +78,7 @@ def needs(spec: VLLMUpgradeSpec, status: VLLMUpgradeStatus, now: float) -> Needs
 
 def decide(o: Observation, status: VLLMUpgradeStatus, now: float) -> Decision:
     """Decide what to do now. Pure: the same input gives the same decision."""
+    o = without_stuck(o, now)
     if _is_new_attempt(o, status) and not o.deleting:
         return _finish(o, _begin(o, status, now), now)
     if o.deleting:
@@ -95,14 +95,14 @@ def decide(o: Observation, status: VLLMUpgradeStatus, now: float) -> Decision:
 
 def _turn(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     status, judgement = judging.look(o, status, now)
-    harm = None if judgement is None else judging.harm(judgement)
+    status, found = harm.find(o, status, judgement, now)
     if not o.spec.paused:
         status = pausing.resumed(status, now)
     return (
         _deleted(o, status, now)
         or _superseded(o, status, now)
         or _unguarded(o, status, now)
-        or _harmed(o, status, harm, now)
+        or _harmed(status, found, now)
         or _refused(o, status, now)
         or (pausing.paused(o, status, now) if pausing.stops(o, status) else None)
         or _PHASES[status.phase](o, status, now)
@@ -157,7 +157,7 @@ def _out_of_our_hands(status: VLLMUpgradeStatus) -> bool:
 def _deleted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | None:
     """A deleted upgrade that is under way is rolled back first; none is begun."""
     if o.deleting and status.phase in _NOTHING_STARTED:
-        return Turn(status=status, actions=begin.clear(o))
+        return Turn(status=status, actions=begin.clear(o, now))
     if not o.deleting or status.phase not in _UNDER_WAY:
         return None
     if _out_of_our_hands(status):
@@ -170,7 +170,9 @@ def _aborted(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     message = f"aborted by a person ({ABORT}={o.annotations[ABORT]:.64})"
     if status.phase in _NOTHING_STARTED or _out_of_our_hands(status):
         closed = remember(status, result_reason="Aborted", result_message=message)
-        return enter(closed, Phase.ROLLED_BACK, "Aborted", message, now=now).having(*begin.clear(o))
+        return enter(closed, Phase.ROLLED_BACK, "Aborted", message, now=now).having(
+            *begin.clear(o, now)
+        )
     return roll_back(status, "Aborted", message, now=now, type_="Normal")
 
 
@@ -270,21 +272,11 @@ def _foreign(o: Observation, status: VLLMUpgradeStatus, message: str, now: float
     )
 
 
-def _harmed(
-    o: Observation, status: VLLMUpgradeStatus, found: tuple[str, str] | None, now: float
-) -> Turn | None:
-    """Act on harm in whatever phase: a failed pod, or a check."""
-    if status.phase not in _UNDER_WAY:
+def _harmed(status: VLLMUpgradeStatus, found: tuple[str, str] | None, now: float) -> Turn | None:
+    """Act on harm in whatever phase, also while paused or while a person is asked."""
+    if found is None or status.phase not in _UNDER_WAY or _out_of_our_hands(status):
         return None
-    if _out_of_our_hands(status):
-        return None
-    for pod in _candidate_pods(o, status):
-        reason = failure(pod)
-        if reason is not None:
-            return roll_back(status, "PodFailed", reason, now=now)
-    if found is not None:
-        return roll_back(status, found[0], found[1], now=now)
-    return None
+    return roll_back(status, found[0], found[1], now=now)
 
 
 def _refused(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | None:
@@ -292,13 +284,6 @@ def _refused(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | No
     if o.refused is None or status.phase not in _UNDER_WAY or _out_of_our_hands(status):
         return None
     return roll_back(status, o.refused.reason, o.refused.message, now=now)
-
-
-def _candidate_pods(o: Observation, status: VLLMUpgradeStatus) -> list[Pod]:
-    pods = [] if o.canary is None else list(o.canary.pods)
-    if status.progress.promoted and o.target is not None:
-        pods += [p for p in o.target.pods if judging.is_promoted(o, p)]
-    return pods
 
 
 def _finish(o: Observation, turn: Turn, now: float) -> Decision:

@@ -69,6 +69,9 @@ class EnsureCanary:
 class DeleteCanary:
     """Delete the canary Deployment, its pods with it."""
 
+    without_pods: bool = False
+    """Do not wait for pods that cannot end, as on a node that is lost."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admit:

@@ -140,6 +140,11 @@ def judged_pods(o: Observation, status: VLLMUpgradeStatus, now: float) -> list[P
     ]
 
 
+def candidates_in_traffic(o: Observation, status: VLLMUpgradeStatus) -> list[Pod]:
+    """The pods on the candidate's side that serve and are in the traffic, warm or not."""
+    return [*_admitted(o), *(promoted_pods(o) if status.progress.promoted else ())]
+
+
 def _admitted(o: Observation) -> list[Pod]:
     """The canary pods that serve and are in the traffic."""
     pods = () if o.canary is None else o.canary.pods

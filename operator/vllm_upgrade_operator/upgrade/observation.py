@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.conflicts import Rival
     from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem
     from vllm_upgrade_operator.upgrade.selection import Selector
+    from vllm_upgrade_operator.vllm.causes import Cause
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
 
 
@@ -58,6 +59,14 @@ class Pod:
     """The pod's own start-up budget: what its probes allow before they would kill it; 0 if none."""
     pullable: bool = False
     """Whether `digest` is one that a registry knows, and not that of a local image."""
+    end: Cause | None = None
+    """Why that was, as far as its log and its Events tell; None where it was not looked for."""
+    gone_at: float | None = None
+    """By when a pod that terminates should be gone: its deletionTimestamp; None: not deleted."""
+    node_lost: bool = False
+    """Its node does not report any more: the node controller has called it not ready."""
+    eviction_seconds: float | None = None
+    """How long it stays on a lost node before it is evicted; None: as long as it takes."""
     ended: bool = False
     """Phase Failed or Succeeded, as of an evicted pod: it stays listed, and another replaces it."""
     version: str | None = None
@@ -70,6 +79,8 @@ class Pod:
     """Counters since the last look; None in a process's first look, or if the scrape failed."""
     offered: float | None = None
     """Requests on the generation handlers since the process started, answered or not."""
+    failed: float | None = None
+    """Server errors among them that are not known to be rejections, since the process started."""
     in_flight: float | None = None
     """Running plus waiting requests; None where it could not be read."""
     scrape_error: ScrapeProblem | None = None
@@ -121,6 +132,10 @@ class Canary:
     """The attempt that it was made for."""
     deleting: bool
     """The Deployment is deleted (gone or going) and only its pods remain."""
+    gone: bool = False
+    """The Deployment is gone; its pods are all that is left."""
+    refusal: str | None = None
+    """Why pods of it cannot be created, in the API server's words: its condition ReplicaFailure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,7 +61,13 @@ def resumed(status: VLLMUpgradeStatus, now: float) -> VLLMUpgradeStatus:
     if status.progress.paused_since is None:
         return status
     moment = rfc3339(now)
-    again = remember(status, paused_since=None, wanted_since=moment, approval_since=None)
+    again = remember(
+        status,
+        paused_since=None,
+        wanted_since=moment,
+        approval_since=None,
+        unsettled_since=None,
+    )
     if status.progress.step_since is not None:
         again = remember(again, passed_at=moment)
     return note(again, "Resumed", "spec.paused is false again", now)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vllm_upgrade_operator.upgrade import conditions
 from vllm_upgrade_operator.upgrade.decision import EnsureCanary, Release
 from vllm_upgrade_operator.upgrade.flow import note, remember, since
-from vllm_upgrade_operator.upgrade.health import is_ready
+from vllm_upgrade_operator.upgrade.health import is_ready, is_stuck
 from vllm_upgrade_operator.upgrade.judging import is_promoted
 from vllm_upgrade_operator.upgrade.names import RELEASED_AT
 from vllm_upgrade_operator.upgrade.removal import SETTLE_SECONDS, drain_words, grace_seconds
@@ -38,7 +38,7 @@ def relieve(o: Observation, status: VLLMUpgradeStatus, now: float) -> Relief:
     canary = o.canary
     if canary is None or canary.deleting:
         return status, [], ()
-    leaving = [p for p in canary.pods if p.terminating]
+    leaving = [p for p in canary.pods if p.terminating and not is_stuck(p, now)]
     alive = [p for p in canary.pods if not (p.terminating or p.ended)]
     released = [p for p in alive if RELEASED_AT in p.annotations]
     kept = [p for p in alive if RELEASED_AT not in p.annotations]

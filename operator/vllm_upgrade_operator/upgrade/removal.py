@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.judge.words import plural
 from vllm_upgrade_operator.upgrade.decision import DeleteCanary, Withdraw
+from vllm_upgrade_operator.upgrade.health import LOST_SECONDS, is_stuck
 from vllm_upgrade_operator.upgrade.times import clock
 from vllm_upgrade_operator.upgrade.traffic import is_admitted
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vllm_upgrade_operator.upgrade.decision import Action
-    from vllm_upgrade_operator.upgrade.observation import Observation, Pod
+    from vllm_upgrade_operator.upgrade.observation import Canary, Observation, Pod
 
 _DEFAULT_GRACE_SECONDS = 30.0
 """terminationGracePeriodSeconds where a pod template gives none (Kubernetes API reference)."""
@@ -32,6 +34,12 @@ def withdrawals(o: Observation) -> tuple[Withdraw, ...]:
     )
 
 
+def withdrawals_of_lost(o: Observation, now: float) -> tuple[Withdraw, ...]:
+    """Withdraw canary pods on lost nodes: if they come back they are verified again first."""
+    lost = {p.name for p in (o.canary.pods if o.canary else ()) if p.node_lost or is_stuck(p, now)}
+    return tuple(w for w in withdrawals(o) if w.pod in lost)
+
+
 def remove_canary(
     o: Observation, *, began: float, now: float
 ) -> tuple[str, tuple[Action, ...], float] | None:
@@ -42,7 +50,7 @@ def remove_canary(
         began: When the removal began: from then on the pods have their grace period to drain.
         now: The time.
     """
-    if o.canary is None:
+    if o.canary is None or _forgotten(o, now):
         return None
     end = began + max(grace_seconds(o), SETTLE_SECONDS)
     admitted = withdrawals(o)
@@ -50,9 +58,12 @@ def remove_canary(
         names = ", ".join(w.pod for w in admitted)
         return f"taking {names} out of the traffic", admitted, end
     if o.canary.deleting:
-        left = len(o.canary.pods)
-        return f"waiting for {plural(left, 'canary pod')} to end", (), now + grace_seconds(o)
-    busy = [p for p in o.canary.pods if not (p.terminating or p.ended) and p.in_flight != 0]
+        return _going(o.canary, grace_seconds(o), now)
+    busy = [
+        p
+        for p in o.canary.pods
+        if not (p.terminating or p.ended or p.node_lost) and p.in_flight != 0
+    ]
     drained = not busy and now >= began + SETTLE_SECONDS
     if drained or now >= end:
         return "deleting the canary", (DeleteCanary(),), end
@@ -72,6 +83,37 @@ def drain_words(busy: Sequence[Pod]) -> str:
         for p in busy
     )
     return f"draining {counts}" if busy else "letting routers forget the canary"
+
+
+def _going(canary: Canary, grace: float, now: float) -> tuple[str, tuple[Action, ...], float]:
+    """Wait for the pods of a deleted Deployment; those that cannot end do not hold it up."""
+    left = [p for p in canary.pods if not is_stuck(p, now)]
+    if canary.pods and not left:
+        names = ", ".join(p.name for p in canary.pods)
+        words = f"{names} does not end, for its node does not answer: going on without it"
+        return words, (DeleteCanary(without_pods=True),), now + grace
+    ends = [p.gone_at + LOST_SECONDS for p in left if p.gone_at is not None]
+    end = max(ends, default=now + grace)
+    return f"waiting for {plural(len(left), 'canary pod')} to end, until {clock(end)}", (), end
+
+
+def _forgotten(o: Observation, now: float) -> bool:
+    """Whether all that is left are pods that will not end: out of the traffic, on lost nodes."""
+    return (
+        o.canary is not None
+        and o.canary.gone
+        and not withdrawals(o)
+        and all(is_stuck(p, now) for p in o.canary.pods)
+    )
+
+
+def without_stuck(o: Observation, now: float) -> Observation:
+    """Leave out pods that were to be gone long ago: nothing waits for a node that is lost."""
+    target = o.target
+    if target is not None and any(is_stuck(p, now) for p in target.pods):
+        left = tuple(p for p in target.pods if not is_stuck(p, now))
+        o = replace(o, target=replace(target, pods=left))
+    return replace(o, canary=None) if _forgotten(o, now) else o
 
 
 def grace_seconds(o: Observation) -> float:

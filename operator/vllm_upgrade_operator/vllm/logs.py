@@ -46,6 +46,24 @@ class LogLine:
         return not self.process.startswith("ApiServer") and not self.process.startswith("APIServer")
 
 
+# An exception's line in a traceback, or pydantic's line of it.
+_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*(?:Error|Exception): (?:Value error, )?|Value error, )")
+_PROCESS = re.compile(r"\([\w.-]+ pid=\d+\) ")
+
+
+def said(text: str) -> Iterator[str]:
+    """Give what each line says: without vLLM's prefix and without an exception's class.
+
+    Lines of every form are given, tracebacks too. Since a text is only looked for at the start of
+    what is said, a request that is logged with it inside proves nothing.
+    """
+    for raw in text.splitlines():
+        line = _COLOUR.sub("", raw).rstrip()
+        match = _LINE.fullmatch(line)
+        message = match["message"] if match else _PROCESS.sub("", line, count=1)
+        yield _EXCEPTION.sub("", message.strip(), count=1)
+
+
 def log_lines(text: str) -> Iterator[LogLine]:
     """Give the lines that have vLLM's format; others (progress bars, tracebacks) are left out."""
     for raw in text.splitlines():

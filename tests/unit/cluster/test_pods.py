@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.cluster.objects import STARTED, pod
-from vllm_upgrade_operator.cluster.pods import controller_uid, parse_pod, startup_budget
+from vllm_upgrade_operator.cluster.pods import (
+    controller_uid,
+    eviction_seconds,
+    parse_pod,
+    start_seconds,
+    startup_budget,
+)
 from vllm_upgrade_operator.upgrade.times import seconds
 
 
@@ -119,6 +125,51 @@ def test_a_pod_of_which_nothing_is_known_yet() -> None:
 )
 def test_the_budget_that_probes_give_a_start(container: dict[str, object], budget: float) -> None:
     assert startup_budget(container) == budget
+
+
+@pytest.mark.parametrize(
+    ("containers_ready", "ready", "gates", "lost"),
+    [
+        ("True", "False", [], True),
+        ("False", "False", [], False),
+        ("True", "True", [], False),
+        ("True", "False", [{"conditionType": "x"}], False),
+    ],
+)
+def test_a_node_that_does_not_report_is_told_from_a_probe_that_fails(
+    containers_ready: str,
+    ready: str,
+    gates: list[dict[str, str]],
+    *,
+    lost: bool,
+) -> None:
+    raw = pod(ready=ready == "True")
+    raw["spec"]["readinessGates"] = gates
+    raw["status"]["conditions"].append({"type": "ContainersReady", "status": containers_ready})
+    assert parse_pod(raw, "vllm").node_lost is lost
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "seconds_there"),
+    [
+        ([], 0.0),
+        ([{"key": "node.kubernetes.io/unreachable", "tolerationSeconds": 300}], 300.0),
+        ([{"key": "node.kubernetes.io/not-ready", "tolerationSeconds": 300}], 0.0),
+        ([{"operator": "Exists"}], None),
+        ([{"operator": "Exists"}, {"key": "", "tolerationSeconds": 5}], 5.0),
+        ([{"operator": "Exists", "effect": "NoSchedule"}], 0.0),
+    ],
+)
+def test_how_long_a_pod_stays_on_a_lost_node(
+    tolerations: list[dict[str, object]], seconds_there: float | None
+) -> None:
+    assert eviction_seconds(tolerations) == seconds_there
+
+
+def test_a_readiness_probe_that_begins_late_gives_time_too() -> None:
+    container = {"readinessProbe": {"initialDelaySeconds": 120}}
+    assert start_seconds(container) == 120.0
+    assert start_seconds({**container, "livenessProbe": {"initialDelaySeconds": 300}}) == 330.0
 
 
 def test_only_a_controller_is_one() -> None:

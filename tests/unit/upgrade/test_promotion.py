@@ -178,7 +178,7 @@ def test_a_pod_that_ends_puts_known_good_back(phase: str) -> None:
     promoted = next(p for p in world.of("llm") if p.template_hash == "new")
     world.change(promoted.name, exit_code=7, ready_at=None)
     world.run_until("RolledBack")
-    assert condition(world, "RolledBack") == ("True", "PodFailed")
+    assert condition(world, "RolledBack") == ("True", "ContainerExited")
     assert f"{promoted.name}: its vLLM container ended with exit code 7" in (
         world.status.message or ""
     )

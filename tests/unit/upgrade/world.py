@@ -88,7 +88,7 @@ def calm(requests: float = 10.0, **changes: Any) -> Delta:
         "finished": requests,
         "prompt_tokens": requests * 100,
         "generation_tokens": requests * 20,
-        "running": 1.0,
+        "running": 1.0 if requests else 0.0,
         "waiting": 0.0,
         "kv_usage": 0.2,
         "kv_capacity_tokens": 100_000.0,
@@ -141,6 +141,12 @@ class World:
     """The image that a pod of the old template gets from now on."""
     room: int = 1000
     """How many pods have a node."""
+    canary_refusal: str | None = None
+    """What the canary Deployment says of pods that cannot be created."""
+    canary_held: bool = False
+    """The canary's pods do not end when they are deleted: their node is lost."""
+    candidate_failed: float = 0.0
+    """Server errors of a candidate's pod since it started."""
     status: VLLMUpgradeStatus = field(default_factory=VLLMUpgradeStatus)
     log: list[tuple[str, str]] = field(default_factory=list)
     """Phase and action, in order."""
@@ -220,7 +226,9 @@ class World:
                 replicas=self.canary_replicas or 0,
                 pods=tuple(self._seen(p, look=look) for p in self.of("canary")),
                 attempt=self.canary_attempt,
-                deleting=self.canary_deleting,
+                deleting=self.canary_deleting or self.canary_replicas is None,
+                gone=self.canary_replicas is None,
+                refusal=self.canary_refusal,
             )
         targets = self._alive()
         hash_ = self._hash(self.template)
@@ -306,22 +314,32 @@ class World:
     def _placed(self) -> int:
         return sum(p.scheduled_at is not None for p in self.pods.values())
 
-    def _kubernetes(self) -> None:
+    def _start_pods(self) -> None:
         for pod in list(self.pods.values()):
             if pod.scheduled_at is None and self._placed() < self.room:
                 self.change(pod.name, scheduled_at=self.now, unschedulable=None)
             began = self.pods[pod.name].scheduled_at
             late = began is not None and self.now - began >= self.start_seconds
-            if pod.ready_at is None and late and pod.exit_code is None and not pod.ended:
+            failed = pod.exit_code is not None and not (pod.end and pod.end.may_heal)
+            if pod.ready_at is None and late and not (failed or pod.ended or pod.terminating):
                 self.change(pod.name, ready_at=self.now, unready_since=None)
-        if self.canary_deleting:
+
+    def _kubernetes(self) -> None:
+        self._start_pods()
+        if self.canary_deleting and self.canary_held:
+            for pod in self.of("canary"):
+                if not pod.terminating:
+                    self.change(pod.name, terminating=True, gone_at=self.now + 30.0)
+        elif self.canary_deleting:
             for pod in self.of("canary"):
                 del self.pods[pod.name]
             self.canary_replicas, self.canary_deleting = None, False
         if self.canary_replicas is not None:
             self._shrink(self.canary_replicas)
         allowed = min(self.canary_replicas or 0, self.most_canary_pods)
-        while len([p for p in self.of("canary") if not p.ended]) < allowed:
+        if self.canary_deleting:
+            allowed = 0
+        while len([p for p in self.of("canary") if not (p.ended or p.terminating)]) < allowed:
             self._add("canary", "canary", ready=False, labels={"team": "a", CANARY: self.uid})
         wanted = self._hash(self.template)
         old = [p for p in self._alive() if p.template_hash != wanted]
@@ -336,7 +354,7 @@ class World:
 
     def _shrink(self, replicas: int) -> None:
         """Delete as the ReplicaSet controller does: the least ready, then the cheapest."""
-        alive = [p for p in self.of("canary") if not p.ended]
+        alive = [p for p in self.of("canary") if not (p.ended or p.terminating)]
         alive.sort(
             key=lambda p: (p.ready_at is not None, int(p.annotations.get(POD_DELETION_COST, "0")))
         )
@@ -360,7 +378,8 @@ class World:
             digest=self.digests.get(pod.name, self.candidate_digest if candidate else "sha256:old"),
             delta=delta if look and in_traffic else None,
             offered=None if mute else (self.now - pod.created_at) * 10 if in_traffic else 0.0,
-            in_flight=self.in_flight,
+            failed=None if mute else self.candidate_failed if candidate else 0.0,
+            in_flight=None if mute else self.in_flight,
             scrape_error=(
                 ScrapeProblem(ScrapeReason.REFUSED, "10.0.0.1:8000/metrics: cannot connect")
                 if mute
@@ -398,8 +417,10 @@ class World:
                 self.known_good = self.candidate = None
             case d.EnsureCanary(attempt=attempt, replicas=count):
                 self.canary_replicas, self.canary_attempt = count, attempt
-            case d.DeleteCanary():
-                self.canary_deleting = True
+            case d.DeleteCanary(without_pods=at_once):
+                self.canary_deleting = not at_once
+                if at_once:
+                    self.canary_replicas = None
             case d.Admit(pod=name, labels=labels, at=at):
                 pod = self.pods[name]
                 self.change(

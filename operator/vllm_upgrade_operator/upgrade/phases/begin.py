@@ -18,6 +18,7 @@ from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.inheritance import owed, settle
 from vllm_upgrade_operator.upgrade.names import ABORT, known_good_name
 from vllm_upgrade_operator.upgrade.observation import Refusal
+from vllm_upgrade_operator.upgrade.removal import remove_canary
 from vllm_upgrade_operator.upgrade.steps import impossible_steps
 from vllm_upgrade_operator.upgrade.unfit import unfit
 
@@ -68,9 +69,12 @@ def preflight(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if refusal is not None or target is None:
         return _block(status, refusal, o, now)
     attempt = status.attempt.id if status.attempt else ""
-    if o.canary is not None:
-        left = () if o.canary.deleting else (DeleteCanary(),)
-        return wait(status, "removing the canary of an earlier attempt", *left)
+    removal = remove_canary(o, began=phase_since(status, now), now=now)
+    if removal is not None:
+        words, actions, due = removal
+        return wait(
+            status, f"removing the canary of an earlier attempt: {words}", *actions, until=due
+        )
     status, turn = settle(o, target, status, now)
     if turn is not None:
         return turn
@@ -108,17 +112,18 @@ def preflight(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
 
 def _give_way(o: Observation, other: Rival, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Two began at the same moment: the younger one steps back before it has made anything."""
-    leftover = clear(o)
+    leftover = clear(o, now)
     if leftover:
         return wait(status, f"giving way to upgrade {other.name}", *leftover)
     message = f"upgrade {other.name} of the same target began at the same moment and goes first"
     return enter(status, Phase.PENDING, "GivesWay", message, now=now)
 
 
-def clear(o: Observation) -> tuple[Action, ...]:
+def clear(o: Observation, now: float) -> tuple[Action, ...]:
     """Take away what is there before an attempt has started, such as another attempt's rest."""
-    if o.canary is not None:
-        return () if o.canary.deleting else (DeleteCanary(),)
+    removal = remove_canary(o, began=now, now=now)
+    if removal is not None:
+        return removal[1] if o.canary is None or o.canary.deleting else (DeleteCanary(),)
     if owed(o):
         return ()
     return (DropRevisions(),) if o.known_good is not None or o.candidate is not None else ()

@@ -9,7 +9,14 @@ from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import CandidateStatus, Phase, StepStatus
 from vllm_upgrade_operator.judge.model import Verdict
 from vllm_upgrade_operator.judge.words import plural
-from vllm_upgrade_operator.upgrade import approval, conditions, digests, promotion
+from vllm_upgrade_operator.upgrade import (
+    approval,
+    conditions,
+    digests,
+    promotion,
+    settling,
+    shortage,
+)
 from vllm_upgrade_operator.upgrade.decision import Admit, EnsureCanary
 from vllm_upgrade_operator.upgrade.flow import (
     Turn,
@@ -30,7 +37,7 @@ from vllm_upgrade_operator.upgrade.health import (
     waiting_until,
 )
 from vllm_upgrade_operator.upgrade.judging import unconvinced
-from vllm_upgrade_operator.upgrade.names import canary_name
+from vllm_upgrade_operator.upgrade.removal import withdrawals_of_lost
 from vllm_upgrade_operator.upgrade.steps import kept_words, replicas_of
 from vllm_upgrade_operator.upgrade.times import clock, rfc3339
 from vllm_upgrade_operator.upgrade.traffic import (
@@ -59,7 +66,7 @@ def starting(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Make the first step's pods and wait until they are ready."""
     scene = _scene(o)
     status = _begin_step(scene, status, 0, now) if status.step is None else status
-    turn = _gather_pods(scene, status, now)
+    turn = _mismatch(scene, status, now) or _gather_pods(scene, status, now)
     if turn is not None:
         return turn
     complete = remember(status, wanted_since=rfc3339(now))
@@ -69,7 +76,11 @@ def starting(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
 def verifying(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Hold the pods back from the traffic until each is what it should be."""
     scene = _scene(o)
-    turn = _gather_pods(scene, status, now) or _verified(scene, status, now)
+    turn = (
+        _mismatch(scene, status, now)
+        or _gather_pods(scene, status, now)
+        or _verified(scene, status, now)
+    )
     if turn is not None:
         return turn
     return enter(
@@ -84,7 +95,11 @@ def verifying(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
 def canary(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Admit the step's pods, hold, and go on when the evidence allows it."""
     scene = _scene(o)
-    turn = _gather_pods(scene, status, now) or _verified(scene, status, now)
+    turn = (
+        _mismatch(scene, status, now)
+        or _gather_pods(scene, status, now)
+        or _verified(scene, status, now)
+    )
     if turn is not None:
         return turn
     labels = traffic_labels(scene.candidate.template, o.traffic_keys)
@@ -99,7 +114,11 @@ def canary(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     if status.progress.step_since is None:
         # The next step needs a verdict of its own: the present one is of fewer pods.
         status = note(
-            remember(status.model_copy(update={"verdict": Verdict.HOLD}), step_since=rfc3339(now)),
+            remember(
+                status.model_copy(update={"verdict": Verdict.HOLD}),
+                step_since=rfc3339(now),
+                unsettled_since=None,
+            ),
             "StepAdmitted",
             f"step {_step_words(status)}: {plural(len(scene.pods), 'canary pod')} in the traffic",
             now,
@@ -112,15 +131,20 @@ def _hold(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn:
     index, step = _present_step(scene, status)
     if promotion.asked(scene.o, status):
         return _promote_at_once(scene, status, now)
-    began = since(status.progress.step_since, now)
+    began = settling.hold_began(scene.pods, status, now)
     hold_end = began + seconds_of(step.hold)
     if now < hold_end:
-        return wait(
+        again = began > since(status.progress.step_since, now)
+        words = f"step {_step_words(status)}: holding with {plural(len(scene.pods), 'canary pod')}"
+        if not again:
+            return wait(status, f"{words}{_verdict_words(status)}", until=hold_end)
+        status = settling.unsettled(status, now)
+        return _unsettled(scene, status, now) or wait(
             status,
-            f"step {_step_words(status)}: holding with {plural(len(scene.pods), 'canary pod')}"
-            f"{_verdict_words(status)}",
+            f"{words} anew, for a pod was not ready or was replaced{_verdict_words(status)}",
             until=hold_end,
         )
+    status = remember(status, unsettled_since=None)
     if status.verdict != Verdict.PASS:
         return _without_evidence(scene, status, began, now)
     strategy = scene.o.spec.strategy
@@ -234,6 +258,7 @@ def _begin_step(
         passed_at=None,
         approval_since=None,
         wanted_since=rfc3339(now),
+        unsettled_since=None,
     )
 
 
@@ -256,6 +281,10 @@ def _gather_pods(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn |
             template=withdrawn_template(scene.candidate.template, scene.o.traffic_keys),
         )
         return wait(status, f"making {plural(wanted, 'canary pod')}", ensure)
+    lost = withdrawals_of_lost(scene.o, now)
+    if lost:
+        names = ", ".join(w.pod for w in lost)
+        return wait(status, f"the node of {names} does not report: out of the traffic", *lost)
     for pod in scene.pods:
         late = lateness(pod, schedule_deadline=limits[0], start_deadline=limits[1], now=now)
         if late is not None:
@@ -263,19 +292,13 @@ def _gather_pods(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn |
     ready = [p for p in scene.pods if is_ready(p)]
     if len(ready) == wanted == len(scene.pods):
         return None
-    if len(scene.pods) < wanted:
-        end = since(status.progress.wanted_since, now) + limits[0]
-        if now > end:
-            return roll_back(
-                status,
-                "NoPods",
-                f"only {len(scene.pods)} of {plural(wanted, 'canary pod')} were created within "
-                f"spec.strategy.scheduleDeadline ({strategy.schedule_deadline}): see the Events of "
-                f"the ReplicaSet of Deployment {canary_name(scene.target.name)}",
-                now=now,
-            )
-        if len(ready) == len(scene.pods):
-            return wait(status, f"waiting for canary pods: {len(ready)} of {wanted}", until=end)
+    status = settling.unsettled(status, now)
+    overdue = _unsettled(scene, status, now)
+    if overdue is not None:
+        return overdue
+    short = shortage.of_pods(scene.o, status, list(scene.pods), now)
+    if short is not None:
+        return short
     unready = [p for p in scene.pods if not is_ready(p)]
     for pod in unready:
         status = _capacity(status, scene, pod, now)
@@ -286,6 +309,24 @@ def _gather_pods(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn |
         status,
         f"waiting for canary pods: {len(ready)} of {wanted} ready; "
         f"{'; '.join(progress(p) for p in unready[:3])}; until {end_words}",
+    )
+
+
+def _unsettled(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn | None:
+    """End a step whose pods come and go without an end."""
+    _, step = _present_step(scene, status)
+    analysis = scene.o.spec.analysis
+    end = settling.limit(scene.o.spec, step, scene.pods, status)
+    if end is None or now <= end:
+        return None
+    ready = [p for p in scene.pods if is_ready(p)]
+    return roll_back(
+        status,
+        "NotSettled",
+        f"step {_step_words(status)}: canary pods were lost or not ready again and again, so that "
+        f"no hold ({step.hold}) has passed within spec.analysis.maxDuration "
+        f"({analysis.max_duration}); {len(ready)} of {len(scene.pods)} are ready now",
+        now=now,
     )
 
 
@@ -302,18 +343,26 @@ def _capacity(status: VLLMUpgradeStatus, scene: _Scene, pod: Pod, now: float) ->
     )
 
 
+def _mismatch(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn | None:
+    """Act on a ready pod that is not what it should be, whatever the others do."""
+    spec = scene.o.spec
+    for pod in scene.pods:
+        finding = verify(pod, spec.candidate, spec.runner, now)
+        if is_ready(pod) and finding.kind is Kind.WRONG_VERSION:
+            return roll_back(status, "VersionMismatch", finding.message, now=now)
+        if is_ready(pod) and finding.kind is Kind.WRONG_RUNNER:
+            return _wrong_runner(scene, status, finding, now)
+    return None
+
+
 def _verified(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn | None:
-    """Check image, version and runner of every canary pod; None when all are accepted."""
+    """Check images; wait until version and runner of every pod are known; None: all accepted."""
     other = digests.differing(scene.pods, status)
     if other is not None:
         return roll_back(status, "DigestMismatch", other, now=now)
     spec = scene.o.spec
     findings = [(p, verify(p, spec.candidate, spec.runner, now)) for p in scene.pods]
     for pod, finding in findings:
-        if finding.kind is Kind.WRONG_VERSION:
-            return roll_back(status, "VersionMismatch", finding.message, now=now)
-        if finding.kind is Kind.WRONG_RUNNER:
-            return _wrong_runner(scene, status, finding, now)
         if finding.kind is Kind.WAITING:
             began = since(None, pod.scheduled_at or now)
             end = max(

@@ -144,9 +144,9 @@ def baking(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     unready = [p for p in target.pods if not (is_ready(p) or p.terminating or p.ended)]
     if now < end:
         return wait(status, _bake_words(target, unready) + _blind_words(status), until=end)
-    # A pod without a node is the autoscaler's concern; one that has a node and does not serve is
-    # the candidate's.
-    dead = [p for p in unready if p.scheduled_at is not None]
+    # A pod without a node, or on a lost one, is the cluster's concern; one that has a node and does
+    # not serve is the candidate's.
+    dead = [p for p in unready if p.scheduled_at is not None and not p.node_lost]
     if dead or not promoted_pods(o):
         words = _bake_words(target, dead)
         patience = end + seconds_of(o.spec.analysis.max_duration)
