@@ -173,19 +173,37 @@ def test_what_a_log_tells(case: str) -> None:
     assert not cause.may_heal
 
 
-def test_a_real_refusal_of_a_forced_runner_without_triton() -> None:
-    log = (FIXTURES / "0.32.0-v2-forced-no-triton-exits" / "startup.log").read_text()
-    cause = of_end(Ending(exit_code=1, reason="Error", log=log))
-    assert cause.reason == "TritonMissing"
-    assert "VLLM_USE_V2_MODEL_RUNNER" in cause.advice
+REAL: dict[str, tuple[int, str, str]] = {
+    "0.29.0-unknown-flag-exits/startup.log": (2, "UnknownFlag", "does not know --no-such-flag"),
+    "0.32.0-unknown-flag-exits/startup.log": (2, "UnknownFlag", "does not know --no-such-flag"),
+    "0.29.0-unsupported-architecture-exits/startup.log": (
+        1,
+        "UnsupportedArchitecture",
+        "NoSuchForCausalLM",
+    ),
+    "0.32.0-unsupported-architecture-exits/startup.log": (
+        1,
+        "UnsupportedArchitecture",
+        "NoSuchForCausalLM",
+    ),
+    "0.32.0-v2-forced-no-triton-exits/startup.log": (1, "TritonMissing", "unset VLLM_USE_V2"),
+    "0.29.0-engine-death/end.log": (0, "EngineDied", "engine died"),
+    "0.32.0-engine-death/end.log": (0, "EngineDied", "engine died"),
+}
 
 
-@pytest.mark.parametrize(
-    "file", sorted(FIXTURES.glob("*/startup.log")), ids=lambda f: f.parent.name
-)
-def test_real_logs_of_good_starts_name_no_cause(file: Path) -> None:
-    log = file.read_text()
-    ends_well = "no-triton-exits" not in file.parent.name
+@pytest.mark.parametrize("file", REAL)
+def test_what_real_logs_tell(file: str) -> None:
+    code, reason, words = REAL[file]
+    cause = of_end(Ending(exit_code=code, reason="Error", log=(FIXTURES / file).read_text()))
+    assert cause.reason == reason
+    assert words in cause.words
+
+
+@pytest.mark.parametrize("name", sorted(f.parent.name for f in FIXTURES.glob("*/startup.log")))
+def test_real_logs_of_good_starts_name_no_cause(name: str) -> None:
+    log = (FIXTURES / name / "startup.log").read_text()
+    ends_well = not name.endswith("-exits")
     assert served(log) == ends_well
     if ends_well:
         assert of_end(Ending(exit_code=7, log=log)).reason == "ContainerExited"
