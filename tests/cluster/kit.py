@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
+
 from localcluster import build
 from vllm_upgrade_operator.cluster.client import MERGE, ApiError, Client
 
@@ -115,6 +117,15 @@ class Serving:
     async def set_spec(self, change: Mapping[str, Any], name: str = "up") -> None:
         """Change parts of an upgrade's spec, by a merge patch."""
         await self.client.patch(self.path(name), {"spec": dict(change)}, MERGE)
+
+    async def fault(self, pod: Mapping[str, Any], name: str, value: str) -> None:
+        """Begin a fault of one simulated server; `off` ends it."""
+        url = f"http://{pod['status']['podIP']}:8000/sim/fault/{name}"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, params={"value": value}) as response,
+        ):
+            assert response.status == 200, await response.text()
 
     # Looking at things.
 

@@ -37,6 +37,11 @@ CONSISTENT_BLOCKS = 5
 build up by chance."""
 
 
+_MOST_SHARE = 0.5
+"""Share of slower requests up to which `_Increase` can tell: more than all are never slower, so
+twice the half that is above a median cannot be reached."""
+
+
 def block(canary: Sequence[Histogram], stable: Sequence[Histogram], requests: float) -> Block:
     """Write one look down: observations per bucket of either side.
 
@@ -147,20 +152,14 @@ class _Limit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A limit in seconds: hard, or frozen from stable pods that are gone.
+    """A limit in seconds: hard, or taken from stable pods, which may be gone since.
 
     Observations are counted above the first bucket bound that is not below the limit, so that
     none within the limit is counted.
     """
 
     limit: float
-    name: str
-    stable: float | None
-
-    @property
-    def words(self) -> str:
-        beside = "" if self.stable is None else f" (stable {seconds(self.stable)})"
-        return f"{self.name} of {seconds(self.limit)}{beside}"
+    words: str
 
     def beyond(self, tail: _Tail) -> bool:
         slow, of = tail.canary_above(bucket_of(tail.bounds, self.limit))
@@ -242,13 +241,18 @@ class _Increase:
 
 def _limits(check: Check, window: _Tail, reference: float | None) -> list[_Limit]:
     limits: list[_Limit] = []
+    stable = window.stable_value
     if check.max is not None:
-        limits.append(_Value(check.max, "the limit", window.stable_value))
+        beside = "" if stable is None else f" (stable {seconds(stable)})"
+        limits.append(_Value(check.max, f"the limit of {seconds(check.max)}{beside}"))
     if check.max_increase is not None:
         factor = 1 + check.max_increase
-        if window.stable_value is not None:
-            limits.append(_Increase(factor, window.stable_value))
+        if stable is not None and factor * (1 - window.q) <= _MOST_SHARE:
+            limits.append(_Increase(factor, stable))
+        elif stable is not None:
+            limits.append(_Value(factor * stable, over_stable(seconds, stable, factor)))
         elif reference is not None:
-            name = "the limit, frozen from stable pods,"
-            limits.append(_Value(factor * reference, name, reference))
+            limit = factor * reference
+            words = f"the limit, frozen from stable pods, of {seconds(limit)}"
+            limits.append(_Value(limit, f"{words} (stable {seconds(reference)})"))
     return limits

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -354,6 +355,21 @@ def test_a_verdict_depends_on_nothing_but_its_input() -> None:
         return run(seeded(7), DEFAULT_CHECKS, canary=replace(GOOD, rejected=0.05)).judgement.results
 
     assert judge_once() == judge_once()
+
+
+@pytest.mark.parametrize(("quantile", "increase"), [(0.5, 1.0), (0.5, 0.3), (0.9, 9.0)])
+def test_a_median_that_may_be_a_multiple_of_stables(quantile: float, increase: float) -> None:
+    """More than all requests are never slower: here it is the value that tells."""
+    check = Check(
+        name="own", metric=Metric.TIME_TO_FIRST_TOKEN, quantile=quantile, max_increase=increase
+    )
+    bounds = (0.02, 0.04, 0.06, 0.1, 0.5, 1.0, 2.5, INF)
+    usual = Histogram(bounds, (2.0, 6.0, 9.0, 10.0, 10.0, 10.0, 10.0, 10.0), 0.4)
+    slow = Histogram(bounds, (0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 10.0, 10.0), 13.0)
+    assert Judged(check).look(calm(ttft=usual), calm(ttft=usual), times=30).verdict is Verdict.PASS
+    result = Judged(check).look(calm(ttft=slow), calm(ttft=usual), times=30)
+    assert result.verdict is Verdict.HARM
+    assert re.search(r"beyond the limit of \S+ \(stable \S+ \+\d+%\), in", result.reason)
 
 
 def test_a_check_of_ones_own() -> None:
