@@ -65,6 +65,9 @@ class StepStatus(Model):
     index: Count = Field(description="Position in spec.strategy.steps, from 0.")
     total: Count = Field(description="Number of steps.")
     replicas: Count = Field(description="Canary pods of this step, fixed when it began.")
+    asked: Short = Field(
+        "", description="What spec asked for when it began: a number, or a percentage."
+    )
 
 
 class CanaryStatus(Model):
@@ -175,6 +178,9 @@ class Stall(Model):
 class Progress(Model):
     """Working state that must outlive the operator's process. Not an interface."""
 
+    target_uid: Short | None = Field(
+        None, description="UID of the target when the attempt started."
+    )
     phase_since: Time | None = Field(None, description="When the phase began.")
     wanted_since: Time | None = Field(
         None, description="When the step's pods were asked for, or last seen to be complete."

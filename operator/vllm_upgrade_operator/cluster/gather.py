@@ -185,6 +185,10 @@ async def _read(client: Client, upgrade: Upgrade) -> _Cluster:
         client.get(path, labelSelector=ours)
         for path in (paths.deployments(namespace), paths.pods(namespace))
     )
+    if target is not None and "deletionTimestamp" in target["metadata"]:
+        # Deleted in the foreground, or held by somebody's finalizer: no controller acts on it any
+        # more, so there is nothing to upgrade and nothing to put back.
+        target = None
     sets, pods = await _owned(client, namespace, target)
     return _Cluster(
         target=target,

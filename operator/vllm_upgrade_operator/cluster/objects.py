@@ -46,7 +46,6 @@ def parse_target(
         template=spec["template"],
         strategy=str((spec.get("strategy") or {}).get("type", "RollingUpdate")),
         managed_fields=tuple(metadata.get("managedFields") or ()),
-        last_writer=last_writer(metadata.get("managedFields") or ()),
         pods=tuple(pods),
         template_hash=template_hash(spec["template"], sets),
         container=container,
@@ -85,20 +84,6 @@ def _without_hash(template: Mapping[str, Any]) -> dict[str, Any]:
     metadata = dict(template.get("metadata") or {})
     labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != TEMPLATE_HASH}
     return {**template, "metadata": {**metadata, "labels": labels}}
-
-
-def last_writer(managed_fields: Iterable[Mapping[str, Any]]) -> str:
-    """Name who last wrote to the pod template, as far as managedFields tell."""
-    writers = [
-        entry
-        for entry in managed_fields
-        if entry.get("subresource", "") == ""
-        and "f:template" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
-    ]
-    if not writers:
-        return "an unknown writer"
-    newest = max(writers, key=lambda e: str(e.get("time", "")))
-    return f"{newest.get('manager', 'an unnamed manager')} at {newest.get('time', 'no time')}"
 
 
 def parse_canary(raw: Mapping[str, Any] | None, pods: tuple[Pod, ...]) -> Canary | None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from vllm_upgrade_operator.api.v1alpha1 import Attempt, Phase, Progress
 from vllm_upgrade_operator.upgrade import conditions, harm, judging, pausing, verbs
 from vllm_upgrade_operator.upgrade.decision import Decision, Needs
-from vllm_upgrade_operator.upgrade.differences import differences
 from vllm_upgrade_operator.upgrade.flow import Turn, enter, halt, remember, roll_back
+from vllm_upgrade_operator.upgrade.foreign import describe
 from vllm_upgrade_operator.upgrade.inheritance import owed
 from vllm_upgrade_operator.upgrade.labels import label_actions
 from vllm_upgrade_operator.upgrade.names import ABORT
@@ -58,6 +58,7 @@ _UNDER_WAY = frozenset(
     {Phase.STARTING, Phase.VERIFYING, Phase.CANARY, Phase.PROMOTING, Phase.BAKING, Phase.HALTED}
 )
 
+_SUPERSEDED = "Superseded"
 _NOTHING_TO_ROLL_BACK = frozenset({"ForeignChange", "KnownGoodMoved"})
 _GIVEN_UP = _NOTHING_TO_ROLL_BACK | {"RollbackStuck"}
 
@@ -115,6 +116,9 @@ def _is_new_attempt(o: Observation, status: VLLMUpgradeStatus) -> bool:
         return True
     if status.phase == Phase.BLOCKED:
         return o.generation != status.observed_generation
+    if status.phase == Phase.ROLLED_BACK and status.progress.result_reason == _SUPERSEDED:
+        # Also where the candidate is by now what it was: it was given up, not found to be bad.
+        return True
     changed = o.spec_hash != status.attempt.hash
     return changed and (
         status.phase in ENDED or status.phase in _NOTHING_STARTED or _left_as_it_is(o, status)
@@ -186,7 +190,7 @@ def _superseded(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn |
         return None
     return roll_back(
         status,
-        "Superseded",
+        _SUPERSEDED,
         "spec.candidate, spec.container or spec.runner changed: this attempt is rolled back, "
         "then the new one begins",
         now=now,
@@ -210,6 +214,10 @@ def _unguarded(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn | 
             f"Deployment {o.spec.target_ref.name} was deleted",
             now=now,
         )
+    if status.progress.target_uid not in (None, o.target.uid):
+        # What was recorded of the old one goes with it, sooner or later.
+        message = f"Deployment {o.target.name} was deleted and made anew during the upgrade"
+        return _foreign(o, status, message, now)
     known, candidate = o.known_good, o.candidate
     if known is None or candidate is None:
         if restoring and status.known_good is None:
@@ -232,8 +240,6 @@ def _changed(
     status: VLLMUpgradeStatus,
 ) -> str | None:
     """Say what somebody else did to the target, or None."""
-    if known.target_uid != target.uid:
-        return f"Deployment {target.name} was deleted and made anew during the upgrade"
     allowed = [known.template]
     if status.progress.replaced and status.phase != Phase.ROLLING_BACK:
         # Whoever puts the old template back, by hand or by GitOps, wants it so: it is not replaced
@@ -246,11 +252,8 @@ def _changed(
         allowed.append(pin.template)
     if target.template in allowed:
         return None
-    expected = candidate.template if status.progress.replaced else known.template
-    return (
-        f"the pod template of {target.name} was changed by {target.last_writer} during the "
-        f"upgrade ({differences(expected, target.template)})"
-    )
+    changes = describe(allowed, target.template, target.managed_fields)
+    return f"the pod template of {target.name} was changed during the upgrade: {changes}"
 
 
 def _foreign(o: Observation, status: VLLMUpgradeStatus, message: str, now: float) -> Turn:

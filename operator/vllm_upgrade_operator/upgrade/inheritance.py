@@ -16,6 +16,7 @@ from vllm_upgrade_operator.upgrade.decision import (
     ReplaceTemplate,
 )
 from vllm_upgrade_operator.upgrade.flow import Turn, note, remember, wait
+from vllm_upgrade_operator.upgrade.foreign import last_writer
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeStatus
@@ -57,8 +58,8 @@ def _take(orphan: Orphan, target: Target, status: VLLMUpgradeStatus, now: float)
     if target.template != orphan.candidate:
         message = (
             f"upgrade {orphan.upgrade} is gone and left a known-good configuration, but "
-            f"{target.name} was changed by {target.last_writer} since: what runs now is taken for "
-            "known-good"
+            f"{target.name} was changed by {last_writer(target.managed_fields)} since: what runs "
+            "now is taken for known-good"
         )
         changed = note(status, "KnownGoodOutdated", message, now)
         notice = Notice(type="Warning", reason="KnownGoodOutdated", message=message)

@@ -58,7 +58,7 @@ def look(
 ) -> tuple[VLLMUpgradeStatus, Judgement | None]:
     """Judge what was scraped; None where nothing was looked at or there is nothing to judge."""
     if not o.looked:
-        return status, None
+        return _before_the_next_look(o, status), None
     # The next look is due an interval after this one began, however long the pods took.
     status = remember(status, look_at=rfc3339(o.looked_at or now))
     sides = _sides(o, status)
@@ -66,6 +66,14 @@ def look(
         return sight.note_unread(o, sides, status, now), None
     status, judgement = _judged(o, sight.note_traffic(sides, status, now), now)
     return sight.note_gaps(o, sides, status, judgement, now), judgement
+
+
+def _before_the_next_look(o: Observation, status: VLLMUpgradeStatus) -> VLLMUpgradeStatus:
+    """A spec that was edited may ask for more than what has passed: only a look can tell."""
+    edited = o.generation != status.observed_generation
+    if edited and status.phase in JUDGED and status.verdict == Verdict.PASS:
+        return status.model_copy(update={"verdict": Verdict.HOLD})
+    return status
 
 
 def _judged(

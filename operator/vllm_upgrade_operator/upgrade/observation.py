@@ -107,8 +107,6 @@ class Target:
     strategy: str
     """spec.strategy.type: RollingUpdate or Recreate."""
     managed_fields: tuple[Mapping[str, Any], ...]
-    last_writer: str
-    """Manager, and time, of the newest write to spec in managedFields: for messages."""
     pods: tuple[Pod, ...]
     template_hash: str | None
     """pod-template-hash of the ReplicaSet of the present template; None until it exists."""
@@ -202,6 +200,7 @@ class Observation:
     spec_hash: str
     """Hash of what is tried: `candidate`, `container`, `runner`."""
     target: Target | None
+    """None where it is gone, or going."""
     canary: Canary | None
     known_good: KnownGood | None
     candidate: Candidate | None

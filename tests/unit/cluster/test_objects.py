@@ -4,7 +4,6 @@ from typing import Any
 
 from tests.unit.cluster.objects import pod
 from vllm_upgrade_operator.cluster.objects import (
-    last_writer,
     parse_canary,
     parse_target,
     template_hash,
@@ -33,27 +32,6 @@ def test_the_replica_set_of_a_template_is_found_by_the_template() -> None:
 def test_of_equal_ones_the_oldest_counts() -> None:
     younger = replica_set("b", created="2026-01-02T00:00:00Z")
     assert template_hash(TEMPLATE, [younger, replica_set("a")]) == "a"
-
-
-def test_who_wrote_the_template_last() -> None:
-    template: dict[str, Any] = {"f:spec": {"f:template": {"f:spec": {}}}}
-    entries = [
-        {"manager": "helm", "time": "2026-01-01T00:00:00Z", "fieldsV1": template},
-        {"manager": "kubectl-edit", "time": "2026-01-03T00:00:00Z", "fieldsV1": template},
-        {
-            "manager": "hpa",
-            "time": "2026-01-04T00:00:00Z",
-            "subresource": "scale",
-            "fieldsV1": {"f:spec": {"f:replicas": {}}},
-        },
-        {
-            "manager": "labeller",
-            "time": "2026-01-05T00:00:00Z",
-            "fieldsV1": {"f:metadata": {"f:labels": {}}},
-        },
-    ]
-    assert last_writer(entries) == "kubectl-edit at 2026-01-03T00:00:00Z"
-    assert last_writer([]) == "an unknown writer"
 
 
 def test_a_canary_is_there_as_long_as_a_pod_of_it_is() -> None:

@@ -321,7 +321,7 @@ def test_a_foreign_change_withdraws_the_canary_and_leaves_the_target() -> None:
     world.rolls_slowly = True
     world.run_until("Halted", limit=5)
     assert condition(world, "ForeignChange") == ("True", "ForeignChange")
-    assert "somebody" in (world.status.message or "")
+    assert "spec.template.spec.containers[vllm] changed by" in (world.status.message or "")
     world.run(40)
     assert world.of("canary") == []
     assert world.template["spec"] == {"containers": []}

@@ -129,6 +129,8 @@ class World:
     stable_delta: Delta | None = field(default_factory=calm)
     rolls_slowly: bool = False
     uid: str = "uid-up"
+    target_uid: str | None = "uid-llm"
+    """None: somebody deleted the target, and its pods went."""
     mute: frozenset[str] = frozenset()
     """Pods whose metrics cannot be read."""
     most_canary_pods: int = 1000
@@ -243,9 +245,11 @@ class World:
             deleting=self.deleting,
             spec=self.typed_spec,
             spec_hash=str(hash(repr((self.spec["candidate"], self.spec["runner"]))) % 10**12),
-            target=Target(
+            target=None
+            if self.target_uid is None
+            else Target(
                 name="llm",
-                uid="uid-llm",
+                uid=self.target_uid,
                 resource_version="1",
                 generation=1,
                 observed_generation=1,
@@ -259,7 +263,6 @@ class World:
                 managed_fields=({"manager": "vllm-upgrade-operator"},)
                 if self.template != OLD
                 else (),
-                last_writer="somebody",
                 pods=tuple(self._seen(p, look=look) for p in self.of("llm")),
                 template_hash=hash_,
                 container="vllm",

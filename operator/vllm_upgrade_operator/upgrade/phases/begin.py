@@ -13,7 +13,7 @@ from vllm_upgrade_operator.upgrade.decision import (
     StoreCandidate,
     StoreKnownGood,
 )
-from vllm_upgrade_operator.upgrade.flow import Turn, enter, phase_since, wait
+from vllm_upgrade_operator.upgrade.flow import Turn, enter, phase_since, remember, wait
 from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.inheritance import owed, settle
 from vllm_upgrade_operator.upgrade.names import ABORT, known_good_name
@@ -165,7 +165,7 @@ def _record(
         now=now,
     )
     return enter(
-        status,
+        remember(status, target_uid=target.uid),
         Phase.STARTING,
         "KnownGoodRecorded",
         f"known-good recorded: {', '.join(summary.images)}; starting the canary",

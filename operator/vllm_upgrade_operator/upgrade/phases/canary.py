@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.durations import seconds_of
-from vllm_upgrade_operator.api.v1alpha1 import CandidateStatus, Phase, StepStatus
+from vllm_upgrade_operator.api.v1alpha1 import CandidateStatus, Phase
 from vllm_upgrade_operator.judge.model import Verdict
 from vllm_upgrade_operator.judge.words import plural
 from vllm_upgrade_operator.upgrade import (
@@ -38,7 +38,8 @@ from vllm_upgrade_operator.upgrade.health import (
 )
 from vllm_upgrade_operator.upgrade.judging import unconvinced
 from vllm_upgrade_operator.upgrade.removal import withdrawals_of_lost
-from vllm_upgrade_operator.upgrade.steps import kept_words, replicas_of
+from vllm_upgrade_operator.upgrade.step_edits import begin_step, follow
+from vllm_upgrade_operator.upgrade.steps import kept_words
 from vllm_upgrade_operator.upgrade.times import clock, rfc3339
 from vllm_upgrade_operator.upgrade.traffic import (
     is_fully_admitted,
@@ -65,7 +66,7 @@ class _Scene:
 def starting(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Make the first step's pods and wait until they are ready."""
     scene = _scene(o)
-    status = _begin_step(scene, status, 0, now) if status.step is None else status
+    status = follow(o, scene.target, status, now)
     turn = _mismatch(scene, status, now) or _gather_pods(scene, status, now)
     if turn is not None:
         return turn
@@ -76,6 +77,7 @@ def starting(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
 def verifying(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Hold the pods back from the traffic until each is what it should be."""
     scene = _scene(o)
+    status = follow(o, scene.target, status, now)
     turn = (
         _mismatch(scene, status, now)
         or _gather_pods(scene, status, now)
@@ -95,6 +97,7 @@ def verifying(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
 def canary(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     """Admit the step's pods, hold, and go on when the evidence allows it."""
     scene = _scene(o)
+    status = follow(o, scene.target, status, now)
     turn = (
         _mismatch(scene, status, now)
         or _gather_pods(scene, status, now)
@@ -213,7 +216,7 @@ def _next(scene: _Scene, status: VLLMUpgradeStatus, step: Step, index: int, now:
     steps = scene.o.spec.strategy.steps
     if index + 1 < len(steps):
         before = status.step.replicas if status.step else 1
-        status = _begin_step(scene, status, index + 1, now)
+        status = begin_step(scene.o, scene.target, status, index + 1, now)
         kept = kept_words(steps[index + 1], scene.target, before)
         words = f"step {_step_words(status)} begins{kept}"
         return wait(note(status, "StepPassed", words, now), words)
@@ -241,32 +244,10 @@ def _to_promotion(scene: _Scene, status: VLLMUpgradeStatus, why: str, now: float
     )
 
 
-def _begin_step(
-    scene: _Scene, status: VLLMUpgradeStatus, index: int, now: float
-) -> VLLMUpgradeStatus:
-    steps = scene.o.spec.strategy.steps
-    step = StepStatus(
-        index=index,
-        total=len(steps),
-        replicas=replicas_of(
-            steps[index], scene.target.replicas, status.step.replicas if status.step else 1
-        ),
-    )
-    return remember(
-        status.model_copy(update={"step": step}),
-        step_since=None,
-        passed_at=None,
-        approval_since=None,
-        wanted_since=rfc3339(now),
-        unsettled_since=None,
-    )
-
-
 def _present_step(scene: _Scene, status: VLLMUpgradeStatus) -> tuple[int, Step]:
-    """Give the step and its position; where steps were taken out of the spec, the last is meant."""
-    steps = scene.o.spec.strategy.steps
-    index = min(status.step.index if status.step else 0, len(steps) - 1)
-    return index, steps[index]
+    """Give the step and its position."""
+    index = status.step.index if status.step else 0
+    return index, scene.o.spec.strategy.steps[index]
 
 
 def _gather_pods(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> Turn | None:
