@@ -6,7 +6,6 @@ error in a handler is tried again. So no handler uses kopf's `patch` or returns 
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
 import time
@@ -19,7 +18,6 @@ from vllm_upgrade_operator.api.v1alpha1 import GROUP, PLURAL, VERSION
 from vllm_upgrade_operator.cluster.loop import UpgradeLoop
 from vllm_upgrade_operator.upgrade.decision import Notice
 from vllm_upgrade_operator.upgrade.names import DOMAIN, FINALIZER, ROLE
-from vllm_upgrade_operator.upgrade.times import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +28,9 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.cluster.wake import Loops
     from vllm_upgrade_operator.telemetry.metrics import Telemetry
 
-# A finalizer must never block for ever: after so long a deleted upgrade is let go as it is.
-RELEASE_SECONDS = 600.0
+# A finalizer must never block for ever. A decision lets a deleted upgrade go by deadlines of its
+# own; where nothing can be decided or done any more it is let go as it is after so long.
+RELEASE_SECONDS = 300.0
 
 _WATCH_SECONDS = 290
 _STOP_SECONDS = 30.0
@@ -125,31 +124,24 @@ class Handlers:
                 return
             await loop.wait(stopped)
 
-    async def release(
-        self, *, namespace: str | None, name: str, uid: str, meta: kopf.Meta, **_: object
-    ) -> None:
+    async def release(self, *, namespace: str | None, name: str, uid: str, **_: object) -> None:
         """Put everything in order before a deleted upgrade goes; in bounded time."""
         loop = self._loop(namespace or "", name, uid)
-        deadline = seconds(str(meta["deletionTimestamp"])) + RELEASE_SECONDS
         while True:
             outcome = await loop.tick()
             if outcome.gone or outcome.released:
                 break
-            left = deadline - time.time()
-            if left <= 0:
-                await self._give_up(namespace or "", name, uid)
+            refused_seconds, error = loop.refused(time.monotonic())
+            if refused_seconds > RELEASE_SECONDS:
+                await self._give_up(namespace or "", name, uid, error)
                 break
-            try:
-                await asyncio.wait_for(loop.wait(), timeout=left)
-            except TimeoutError:
-                continue
+            await loop.wait()
         self._forget(uid)
 
-    async def _give_up(self, namespace: str, name: str, uid: str) -> None:
+    async def _give_up(self, namespace: str, name: str, uid: str, error: str) -> None:
         message = (
-            f"the deleted upgrade was let go after {RELEASE_SECONDS:.0f} s although not all of it "
-            "could be put in order: look at the target's template and for a Deployment of the "
-            "canary"
+            f"the deleted upgrade is let go, for nothing has worked for {RELEASE_SECONDS:.0f} s: "
+            f"look at the target's template and for a Deployment of the canary. {error}"
         )
         log.error("released unfinished", namespace=namespace, upgrade=name, message=message)
         metadata = {"namespace": namespace, "name": name, "uid": uid}

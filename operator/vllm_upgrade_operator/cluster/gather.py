@@ -37,6 +37,7 @@ from vllm_upgrade_operator.upgrade.attempts import spec_hash
 from vllm_upgrade_operator.upgrade.conflicts import Rival, conflict
 from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
 from vllm_upgrade_operator.upgrade.selection import traffic_keys
+from vllm_upgrade_operator.upgrade.times import seconds
 from vllm_upgrade_operator.vllm.container import find_container
 from vllm_upgrade_operator.vllm.errors import TemplateError
 
@@ -69,9 +70,10 @@ class Upgrade:
         return found
 
     @property
-    def deleting(self) -> bool:
-        """Whether somebody has deleted it."""
-        return "deletionTimestamp" in self.metadata
+    def deleted_at(self) -> float | None:
+        """When somebody has deleted it; None where nobody has."""
+        text = self.metadata.get("deletionTimestamp")
+        return None if text is None else seconds(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ async def gather(
         uid=metadata["uid"],
         generation=int(metadata["generation"]),
         annotations=metadata.get("annotations") or {},
-        deleting=upgrade.deleting,
+        deleting=upgrade.deleted_at is not None,
+        deleted_at=upgrade.deleted_at,
         spec=spec,
         spec_hash=spec_hash(spec),
         target=target,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -86,6 +87,8 @@ class UpgradeLoop:
         self._one_at_a_time = asyncio.Lock()
         self._failures = 0
         self._outdated = 0
+        self._refused_since: float | None = None
+        self._error = ""
         self._began: float | None = None
         self._due: float | None = None
 
@@ -102,6 +105,18 @@ class UpgradeLoop:
         if self._began is not None:
             return now - self._began > STUCK_SECONDS
         return self._due is not None and now - self._due > STUCK_SECONDS
+
+    def refused(self, now: float) -> tuple[float, str]:
+        """For how many seconds nothing works any more, and the last error.
+
+        An API server that does not answer, or is in trouble itself, does not count: the upgrade
+        cannot be let go then either.
+
+        Args:
+            now: `time.monotonic()`.
+        """
+        since = now if self._refused_since is None else self._refused_since
+        return now - since, self._error
 
     async def wait(self, stopped: Stopping | None = None) -> None:
         """Wait until something has happened, the next reconcile is due, or `stopped` is set."""
@@ -130,6 +145,7 @@ class UpgradeLoop:
                     )
                 self._failures = 0
                 self._outdated = 0
+                self._refused_since = None
             except OutdatedError as error:
                 await self._look_again(error)
             except (ApiError, UnreadableError) as error:
@@ -154,6 +170,9 @@ class UpgradeLoop:
 
     async def _failed(self, error: Exception) -> None:
         self._failures += 1
+        self._error = str(error) or type(error).__name__
+        if not _is_server_in_trouble(error):
+            self._refused_since = self._refused_since or time.monotonic()
         seconds = backoff_seconds(self._failures)
         self._telemetry.reconcile_errors.labels(type(error).__name__).inc()
         if isinstance(error, ApiError):
@@ -195,3 +214,10 @@ class UpgradeLoop:
 
     def _about(self) -> Mapping[str, str]:
         return {"namespace": self.namespace, "upgrade": self.name}
+
+
+def _is_server_in_trouble(error: Exception) -> bool:
+    return isinstance(error, ApiError) and (
+        error.status in (0, HTTPStatus.TOO_MANY_REQUESTS)
+        or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.v1alpha1 import Attempt, Phase, Progress
-from vllm_upgrade_operator.upgrade import conditions, harm, judging, pausing, verbs
+from vllm_upgrade_operator.upgrade import conditions, harm, judging, letting_go, pausing, verbs
 from vllm_upgrade_operator.upgrade.decision import Decision, Needs
 from vllm_upgrade_operator.upgrade.flow import Turn, enter, halt, remember, roll_back
 from vllm_upgrade_operator.upgrade.foreign import describe
@@ -151,6 +151,10 @@ def _begin(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
         progress=Progress(phase_since=rfc3339(now), ready_since=rfc3339(now)),
     )
     return enter(fresh, Phase.PENDING, "AttemptBegins", f"attempt {attempt.id}", now=now)
+
+
+def _is_stuck(status: VLLMUpgradeStatus) -> bool:
+    return status.phase == Phase.HALTED and status.progress.halt_reason == "RollbackStuck"
 
 
 def _out_of_our_hands(status: VLLMUpgradeStatus) -> bool:
@@ -293,20 +297,19 @@ def _finish(o: Observation, turn: Turn, now: float) -> Decision:
     """Add what belongs to every decision: labels, counts, conditions, and when to come back."""
     status = report(o, turn.status, now)
     labels = () if status.phase in ENDED else label_actions(o, status)
-    released = o.deleting and _is_released(o, status)
+    left = letting_go.unfinished(o, status, now)
     return Decision(
         status=status,
         actions=(*turn.actions, *labels),
-        notices=turn.notices,
+        notices=turn.notices if left is None else (*turn.notices, left),
         requeue_seconds=_requeue(o, turn, status, now),
-        released=released,
+        released=left is not None or (o.deleting and _is_in_order(o, status)),
     )
 
 
-def _is_released(o: Observation, status: VLLMUpgradeStatus) -> bool:
-    if status.phase == Phase.HALTED and status.progress.halt_reason == "RollbackStuck":
-        # Its deadline has passed. What was recorded stays, for the next upgrade to inherit.
-        return True
+def _is_in_order(o: Observation, status: VLLMUpgradeStatus) -> bool:
+    if _is_stuck(status):
+        return False
     over = status.phase in ENDED or status.phase in _NOTHING_STARTED
     given_up = status.phase == Phase.HALTED
     kept = o.known_good is not None and not owed(o)

@@ -219,6 +219,8 @@ class Observation:
     """What another upgrade left behind for the target; looked for in Preflight."""
     looked_at: float | None = None
     """When pods began to be scraped; None where they were not this time."""
+    deleted_at: float | None = None
+    """When somebody deleted the upgrade; None while `deleting` is false."""
     refused: Refusal | None = None
     """Why the API server has refused an action again and again; None where it has not."""
 

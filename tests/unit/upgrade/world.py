@@ -120,6 +120,7 @@ class World:
     conflict: Rival | None = None
     annotations: dict[str, str] = field(default_factory=dict)
     deleting: bool = False
+    deleted_at: float = START
     generation: int = 1
     start_seconds: float = 3.0
     candidate_runner: RunnerEvidence | None = V2
@@ -243,6 +244,7 @@ class World:
             generation=self.generation,
             annotations=self.annotations,
             deleting=self.deleting,
+            deleted_at=self.deleted_at if self.deleting else None,
             spec=self.typed_spec,
             spec_hash=str(hash(repr((self.spec["candidate"], self.spec["runner"]))) % 10**12),
             target=None
