@@ -63,7 +63,9 @@ async def _missing(_: web.Request, __: str, ___: _Headers) -> web.StreamResponse
 
 
 async def _huge(_: web.Request, text: str, headers: _Headers) -> web.StreamResponse:
-    line = 'vllm:padding{{series="{:08d}"}} 1.0\n'
+    # Few long lines: to make many short ones takes a busy machine so long that the server is not
+    # ready any more, which is another fault.
+    line = 'vllm:padding{{series="{:016384d}"}} 1.0\n'
     count = _HUGE_BYTES // len(line.format(0))
     body = text + "".join(line.format(number) for number in range(count))
     return web.Response(body=body.encode(), headers=headers)

@@ -188,7 +188,9 @@ class Serving:
             if await holds():
                 return
             await asyncio.sleep(0.2)
-        raise AssertionError(f"waited {seconds:.0f} s for: {what}; {await self.story({})}")
+        upgrade = await self.client.find(self.path()) or {}
+        story = await self.story(upgrade.get("status") or {})
+        raise AssertionError(f"waited {seconds:.0f} s for: {what}; {story}")
 
     async def story(self, status: dict[str, Any]) -> str:
         """Everything that helps to understand a failed wait."""
