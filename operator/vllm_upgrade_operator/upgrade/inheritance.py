@@ -17,6 +17,7 @@ from vllm_upgrade_operator.upgrade.decision import (
 )
 from vllm_upgrade_operator.upgrade.flow import Turn, note, remember, wait
 from vllm_upgrade_operator.upgrade.foreign import last_writer
+from vllm_upgrade_operator.upgrade.pinning import is_known_good
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeStatus
@@ -32,7 +33,7 @@ def settle(
     known = o.known_good
     if known is None or known.inherited is None or status.progress.restored:
         return status, None
-    if target.template == known.template:
+    if is_known_good(target.template, known, o.candidate):
         return remember(status, restored=True), None
     words = f"putting back the known-good configuration that upgrade {known.inherited} left"
     back = ReplaceTemplate(expected=target.template, replacement=known.template)
@@ -46,7 +47,7 @@ def owed(o: Observation) -> bool:
         and o.known_good is not None
         and o.known_good.inherited is not None
         and o.known_good.target_uid == o.target.uid
-        and o.target.template != o.known_good.template
+        and not is_known_good(o.target.template, o.known_good, o.candidate)
     )
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.decision import Action
     from vllm_upgrade_operator.upgrade.observation import Candidate, Observation, Pod, Target
 
+_CREATION_SECONDS = 10.0
+"""A ReplicaSet whose pod was refused tries again ever later (tried: within these seconds)."""
+
 Relief = tuple["VLLMUpgradeStatus", list[str], tuple["Action", ...]]
 """The status, what to say, what to do."""
 
@@ -45,8 +48,9 @@ def relieve(o: Observation, status: VLLMUpgradeStatus, now: float) -> Relief:
     if released or leaving:
         status = remember(status, released_at=rfc3339(now))
         return (status, *_finish(o, candidate, released, kept, now))
-    if now < since(status.progress.released_at, 0.0) + SETTLE_SECONDS:
-        # The scheduler needs a moment to use what has just become free.
+    # What has just become free takes a moment to be used.
+    pause = SETTLE_SECONDS if short else _CREATION_SECONDS
+    if now < since(status.progress.released_at, 0.0) + pause:
         return status, [], ()
     number = min(_needed(o, target, short, now), len(kept))
     if number <= 0:

@@ -107,6 +107,12 @@ def test_a_quota_is_made_room_in_as_well() -> None:
     decision = decide(replace(observed, target=stuck), status, world.now)
     assert [type(a).__name__ for a in decision.actions].count("Release") == 1
     assert "llm cannot make a pod: pods" in (decision.status.message or "")
+    # The ReplicaSet controller takes its time to try again.
+    gone = observed.canary and replace(observed.canary, replicas=1, pods=observed.canary.pods[:1])
+    for seconds, released in ((5, 0), (11, 1)):
+        later = replace(observed, target=stuck, canary=gone)
+        again = decide(later, decision.status, world.now + seconds)
+        assert [type(a).__name__ for a in again.actions].count("Release") == released
 
 
 def test_what_keeps_the_rollout_from_going_on_is_said() -> None:

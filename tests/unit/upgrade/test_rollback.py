@@ -49,8 +49,11 @@ def test_a_moved_tag_halts_and_says_how_to_get_the_image_back() -> None:
     assert world.status.phase == "Halted"
 
 
-def test_a_moved_tag_is_pinned_where_the_spec_says_so() -> None:
+@pytest.mark.parametrize("inherited", [None, "one-before"])
+def test_a_moved_tag_is_pinned_where_the_spec_says_so(inherited: str | None) -> None:
     world = broken_after_a_move(pin=True)
+    assert world.known_good is not None
+    world.known_good = replace(world.known_good, inherited=inherited)
     world.run_until("RolledBack")
     assert "Halted" not in world.phases
     assert condition(world, "RolledBack") == ("True", "CheckFailed")
