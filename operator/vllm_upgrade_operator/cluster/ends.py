@@ -10,11 +10,12 @@ from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
 from vllm_upgrade_operator.cluster.look import LOG_NOT_THERE, LOG_SECONDS
 from vllm_upgrade_operator.cluster.pods import last_end, named, startup_budget
+from vllm_upgrade_operator.cluster.together import together
 from vllm_upgrade_operator.upgrade.times import seconds
 from vllm_upgrade_operator.vllm.causes import Ending, Probe, of_end
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from vllm_upgrade_operator.cluster.client import Client
     from vllm_upgrade_operator.cluster.look import SeenPod
@@ -82,22 +83,55 @@ async def _cause(client: Client, run: _Run) -> Cause:
 
 
 async def _log(client: Client, run: _Run) -> str | None:
-    """The end of the log of the process that ended: of the one before where another runs."""
-    previous = {"previous": "true"} if run.seen.pod.started_at is not None else {}
+    """The end of the log of this run, and of no other.
+
+    The kubelet may have started the container again between what was read of the pod and now, and
+    again: so the run is found by the time of its lines, in the present log and the one before.
+    """
+    logs = await together(_read(client, run, previous) for previous in ("true", "false"))
+    found = [log for log in logs if log is not None]
+    if not found:
+        return None
+    began, ended = (_moment(run.end.get(name)) for name in ("startedAt", "finishedAt"))
+    # Both times are in whole seconds.
+    return "\n".join(
+        line
+        for log in found
+        for at, line in _stamped(log)
+        if (began is None or at >= began) and (ended is None or at < ended + 1.0)
+    )
+
+
+async def _read(client: Client, run: _Run, previous: str) -> str | None:
     try:
         return await client.text(
             paths.log(run.namespace, run.seen.pod.name),
             limit_bytes=LOG_LIMIT_BYTES,
             seconds=LOG_SECONDS,
             container=run.seen.container,
+            previous=previous,
+            timestamps="true",
             tailLines=LOG_LINES,
             limitBytes=LOG_LIMIT_BYTES,
-            **previous,
         )
     except ApiError as error:
         if error.status not in LOG_NOT_THERE:
             raise
         return None
+
+
+def _stamped(log: str) -> Iterator[tuple[float, str]]:
+    """Give the lines of a log with their times; what has none, as a line cut off, is left out."""
+    for line in log.splitlines():
+        stamp, _, rest = line.partition(" ")
+        try:
+            yield seconds(stamp), rest
+        except ValueError:
+            continue
+
+
+def _moment(text: str | None) -> float | None:
+    return None if text is None else seconds(text)
 
 
 async def _probe(client: Client, run: _Run) -> Probe | None:
@@ -110,7 +144,7 @@ async def _probe(client: Client, run: _Run) -> Probe | None:
         fieldSelector=f"regarding.uid={run.seen.pod.uid},reason=Killing",
         limit=_EVENTS,
     )
-    began = seconds(run.end["startedAt"]) if run.end.get("startedAt") else 0.0
+    began = _moment(run.end.get("startedAt")) or 0.0
     latest: tuple[float, Probe] | None = None
     for event in found["items"]:
         match = _KILLED.match(event.get("note") or "")
@@ -130,4 +164,4 @@ def _when(event: Mapping[str, Any]) -> float | None:
         or event.get("deprecatedLastTimestamp")
         or event.get("eventTime")
     )
-    return None if text is None else seconds(text)
+    return _moment(text)

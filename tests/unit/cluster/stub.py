@@ -17,7 +17,6 @@ class StubClient(Client):
     def __init__(self, objects: Mapping[str, dict[str, Any]] | None = None) -> None:
         self.objects = dict(objects or {})
         self.calls: list[tuple[str, str, Any]] = []
-        self.queries: list[dict[str, object]] = []
         self.failures: dict[tuple[str, str], ApiError] = {}
 
     def named(self, method: str) -> list[Any]:
@@ -57,10 +56,7 @@ class StubClient(Client):
         self._call("DELETE", path, body)
         return self.objects.pop(path, None)
 
-    async def text(
-        self, path: str, *, limit_bytes: int, seconds: float = 0, **query: object
-    ) -> str:
+    async def text(self, path: str, *, limit_bytes: int, seconds: float = 0, **_: object) -> str:
         del limit_bytes, seconds
-        self.queries.append(query)
         self._call("TEXT", path)
         return str(self.objects[path]["text"])

@@ -15,7 +15,7 @@ from vllm_upgrade_operator.cluster.pods import parse_pod
 
 LOG = paths.log("serving", "llm-1")
 EVENTS = paths.events("serving")
-UNKNOWN_FLAG = "vllm serve: error: unrecognized arguments: --x\n"
+UNKNOWN_FLAG = "vllm serve: error: unrecognized arguments: --x"
 
 
 def ended(code: int = 2, started: str = "2026-11-30T10:00:05Z", **more: Any) -> dict[str, Any]:
@@ -35,9 +35,34 @@ def killing(note: str, at: str) -> dict[str, Any]:
     return {"reason": "Killing", "note": note, "deprecatedLastTimestamp": at, "eventTime": None}
 
 
+def stamped(text: str, at: str = "2026-11-30T10:01:40.123456789Z") -> str:
+    return "".join(f"{at} {line}\n" for line in text.splitlines())
+
+
+class Logs(StubClient):
+    """Two logs of a container: of the process that runs or ran last, and of the one before."""
+
+    present = ""
+    before: str | None = None
+
+    async def text(
+        self, path: str, *, limit_bytes: int, seconds: float = 0, **query: object
+    ) -> str:
+        await super().text(path, limit_bytes=limit_bytes, seconds=seconds, **query)
+        assert query["timestamps"] == "true"
+        if query["previous"] == "false":
+            return self.present
+        if self.before is None:
+            raise ApiError(400, "BadRequest", "previous terminated container not found")
+        return self.before
+
+
 class Scene:
+    """The run that ended is the present one, and said `log` shortly before its end."""
+
     def __init__(self, *events: dict[str, Any], log: str = "") -> None:
-        self.client = StubClient({LOG: {"text": log}, EVENTS: {"items": list(events)}})
+        self.client = Logs({LOG: {"text": ""}, EVENTS: {"items": list(events)}})
+        self.client.present = stamped(log)
         self.memory = Memory()
 
     async def look(self, raw: dict[str, Any]) -> tuple[str, bool] | None:
@@ -56,20 +81,32 @@ async def test_each_end_is_looked_into_once() -> None:
     scene = Scene(log=UNKNOWN_FLAG)
     for _ in range(3):
         assert await scene.look(pod(state=ended())) == ("UnknownFlag", False)
-    assert len(scene.client.named("TEXT")) == 1
+    assert len(scene.client.named("TEXT")) == 2
     again = pod(state=ended(containerID="c://2"))
-    scene.client.objects[LOG] = {"text": ""}
+    scene.client.present = ""
     assert await scene.look(again) == ("BadCommandLine", False)
 
 
-async def test_where_it_runs_again_the_log_of_the_run_before_counts() -> None:
-    scene = Scene(log=UNKNOWN_FLAG)
-    assert await scene.look(pod(lastState=ended())) == ("UnknownFlag", False)
-    assert scene.client.queries[-1]["previous"] == "true"
-    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
-    scene = Scene(log=UNKNOWN_FLAG)
-    assert await scene.look(pod(state=waiting, lastState=ended())) == ("UnknownFlag", False)
-    assert "previous" not in scene.client.queries[-1]
+@pytest.mark.parametrize("seen_as", ["state", "lastState"])
+async def test_the_log_is_that_of_the_run_that_ended(seen_as: str) -> None:
+    """Whatever was started since: what was read of the pod may be older than its logs."""
+    scene = Scene()
+    scene.client.before = stamped(UNKNOWN_FLAG)
+    scene.client.present = stamped("CUDA out of memory", "2026-11-30T10:01:42Z")
+    raw = pod(state=ended()) if seen_as == "state" else pod(lastState=ended())
+    assert await scene.look(raw) == ("UnknownFlag", False)
+
+
+async def test_a_run_before_it_says_nothing_of_it() -> None:
+    scene = Scene(log="vllm serve: error: argument --y: expected one argument")
+    scene.client.before = stamped(UNKNOWN_FLAG, "2026-11-30T10:00:04+00:00")
+    assert await scene.look(pod(state=ended())) == ("BadFlagValue", False)
+
+
+async def test_what_has_no_time_says_nothing() -> None:
+    scene = Scene()
+    scene.client.present = UNKNOWN_FLAG
+    assert await scene.look(pod(state=ended())) == ("BadCommandLine", False)
 
 
 async def test_a_pod_that_goes_anyway_is_not_looked_into() -> None:
