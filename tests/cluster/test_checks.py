@@ -46,7 +46,7 @@ NUMBER = r"[\d.]+"
 # Answers that grow long beside each other in a cache for two of them: it is always full, and each
 # time that one has to go it is the one that came last.
 SMALL_CACHE = {"SIM_FAULT_KV_BLOCKS": "34"}
-LONG = {"prompt_tokens": "16", "output_tokens": "256", "no_stream": "", "drain": "1"}
+LONG = {"prompt_tokens": "16", "output_tokens": "256", "no_stream": ""}
 BREACHES = [
     Breach(
         "errors",
