@@ -207,7 +207,7 @@ def _digest(pod: dict[str, Any]) -> str:
 
 
 HARM = {
-    "pod": (("EXIT_CODE", "9"), "PodFailed", "exit code 9"),
+    "pod": (("EXIT_CODE", "9"), "ContainerExited", "exit code 9"),
     # vLLM 0.29 does not count rejections, so that any 5xx may be one.
     "hard limit": (
         ("ERROR_FRACTION", "0.5"),
