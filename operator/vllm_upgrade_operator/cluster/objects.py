@@ -155,7 +155,7 @@ def parse_orphan(
     known = next((r for r in found if "targetUID" in r["data"]), None)
     candidate = next((r for r in found if "attempt" in r["data"]), None)
     ordered = [r for r in (known, candidate) if r is not None]
-    name = ordered[0]["metadata"]["name"]
+    name = ordered[0]["metadata"]["name"].removesuffix("-spare")
     return Orphan(
         upgrade=name.removesuffix("-known-good").removesuffix("-candidate"),
         known_good=None if known is None else parse_known_good(known),

@@ -60,39 +60,46 @@ class Revisions:
         """Create it; one that is there already is the older truth and stays."""
         owner = self._target_reference(action.target_uid)
         body = self._revision(names.known_good_name(self._name), action.data, owner)
+        if not await self._create_unless_there(body):
+            await self._own_revision(names.known_good_name(self._name))
+
+    async def _inherit(self, action: Inherit) -> None:
+        """Make a copy that is this upgrade's, then delete the rest: it is never without a holder.
+
+        A record cannot be given another label: the API server takes its data for changed as soon
+        as another client has written it in JSON (tried on 1.37: 422, `data: Invalid value`).
+        """
+        first, *others = action.revisions
+        name, spare = names.known_good_name(self._name), names.spare_name(self._name)
+        present = await self._client.find(paths.revision(self._namespace, first))
+        if present is None:
+            raise OutdatedError(f"ControllerRevision {first} is gone")
+        owner = present["metadata"]["ownerReferences"][0]
+        if first == name:
+            # Of an earlier upgrade of this name: it has to make room.
+            kept = self._revision(spare, present["data"], owner)
+            kept["metadata"]["labels"] = present["metadata"]["labels"]
+            await self._create_unless_there(kept)
+            uid = present["metadata"]["uid"]
+            await self._client.delete(
+                paths.revision(self._namespace, first), {"preconditions": {"uid": uid}}
+            )
+        body = self._revision(name, present["data"], owner)
+        body["metadata"]["annotations"] = {names.INHERITED_FROM: action.upgrade}
+        if not await self._create_unless_there(body):
+            await self._own_revision(name)
+        # A candidate alone is clearly of no use; a known-good alone would look like another case.
+        await self._drop((spare if first == name else first, *others))
+
+    async def _create_unless_there(self, body: Mapping[str, Any]) -> bool:
+        """Create a revision; False where there is one of that name."""
         try:
             await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            await self._own_revision(names.known_good_name(self._name))
-
-    async def _inherit(self, action: Inherit) -> None:
-        """Take over or copy the record, then delete the rest: it is never without a holder."""
-        first, *others = action.revisions
-        name = names.known_good_name(self._name)
-        path = paths.revision(self._namespace, first)
-        present = await self._client.find(path)
-        if present is None:
-            raise OutdatedError(f"ControllerRevision {first} is gone")
-        marks = {
-            "labels": {names.UPGRADE: self._uid},
-            "annotations": {names.INHERITED_FROM: action.upgrade},
-        }
-        if first == name:
-            body = {"metadata": {"uid": present["metadata"]["uid"], **marks}}
-            await self._client.patch(path, body, **_WRITER)
-        else:
-            body = self._revision(name, present["data"], present["metadata"]["ownerReferences"][0])
-            body["metadata"] |= marks
-            try:
-                await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
-            except ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise
-                await self._own_revision(name)
-            others.append(first)
-        await self._drop(others)
+            return False
+        return True
 
     async def _drop(self, revisions: Iterable[str]) -> None:
         for name in revisions:
@@ -103,15 +110,12 @@ class Revisions:
         name = names.candidate_name(self._name)
         data = {"attempt": action.attempt, "template": action.template}
         body = self._revision(name, data, self._target_reference(action.target_uid))
-        try:
+        if await self._create_unless_there(body):
+            return
+        present = await self._own_revision(name)
+        if present is not None and present["data"] != data:
+            await self._client.delete(paths.revision(self._namespace, name))
             await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            present = await self._own_revision(name)
-            if present is not None and present["data"] != data:
-                await self._client.delete(paths.revision(self._namespace, name))
-                await self._client.create(paths.revisions(self._namespace), body, **_WRITER)
 
     async def _own_revision(self, name: str) -> dict[str, Any] | None:
         """Read a revision that is in the way; one that is not of this upgrade stays as it is."""

@@ -55,6 +55,11 @@ def candidate_name(upgrade: str) -> str:
     return _suffixed(upgrade, "-candidate")
 
 
+def spare_name(upgrade: str) -> str:
+    """Name of a copy of known-good, while another upgrade's makes room for this one's."""
+    return _suffixed(upgrade, "-known-good-spare")
+
+
 def _suffixed(name: str, suffix: str) -> str:
     """Add a suffix; a name that would become too long is cut, and a hash keeps it apart."""
     if len(name) + len(suffix) <= _NAME_LIMIT:

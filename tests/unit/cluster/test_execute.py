@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.unit.cluster.stub import StubClient
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
 from vllm_upgrade_operator.cluster.execute import Executor
+from vllm_upgrade_operator.cluster.objects import parse_orphan
 from vllm_upgrade_operator.cluster.outdated import OutdatedError
 from vllm_upgrade_operator.upgrade import names
 from vllm_upgrade_operator.upgrade.decision import (
@@ -212,11 +214,75 @@ async def test_a_record_is_taken_over_and_never_without_a_holder(older: str) -> 
     assert set(client.objects) == {paths.revision("serving", "up-known-good")}
     stored = client.objects[paths.revision("serving", "up-known-good")]
     assert stored["data"] == {"targetUID": "uid-llm"}
-    (written,) = client.named("PATCH" if older == "up" else "POST")
-    assert written["metadata"]["labels"] == {names.UPGRADE: "uid-up"}
-    assert written["metadata"]["annotations"] == {names.INHERITED_FROM: older}
-    methods = [method for method, _, _ in client.calls]
-    assert max(i for i, m in enumerate(methods) if m in ("POST", "PATCH")) < methods.index("DELETE")
+    assert stored["metadata"]["labels"] == {names.UPGRADE: "uid-up"}
+    assert stored["metadata"]["annotations"] == {names.INHERITED_FROM: older}
+
+
+class Mortal(StubClient):
+    """The operator dies before one of its writes."""
+
+    def __init__(self, objects: dict[str, dict[str, Any]], writes: int) -> None:
+        super().__init__(objects)
+        self.writes = writes
+
+    def _call(self, method: str, path: str, body: Any = None) -> None:
+        if method != "GET":
+            self.writes -= 1
+            if self.writes < 0:
+                raise ApiError(0, "Unreachable", "killed")
+        super()._call(method, path, body)
+
+
+@pytest.mark.parametrize("older", ["before", "up"])
+@pytest.mark.parametrize("writes", range(7))
+async def test_an_operator_that_dies_while_it_inherits_loses_nothing(
+    older: str, writes: int
+) -> None:
+    def left(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        metadata = {
+            "name": f"{older}-{kind}",
+            "uid": f"uid-{kind}",
+            "labels": {names.UPGRADE: "uid-before"},
+            "ownerReferences": [{"name": "llm", "uid": "uid-llm"}],
+        }
+        return {"metadata": metadata, "data": data}
+
+    known_good = {
+        "targetUID": "uid-llm",
+        "template": {"a": 1},
+        "templateHash": "old",
+        "replicas": 1,
+        "digests": [],
+        "managedFields": [],
+    }
+    revisions = [
+        left("known-good", known_good),
+        left("candidate", {"attempt": "abc-1", "template": {"a": 2}}),
+    ]
+    path = paths.revision("serving", "up-known-good")
+    client: StubClient = Mortal(
+        {paths.revision("serving", r["metadata"]["name"]): r for r in revisions}, writes
+    )
+    for _ in range(2):
+        stored = [
+            {**o, "metadata": {"creationTimestamp": "", **o["metadata"]}}
+            for o in client.objects.values()
+        ]
+        assert known_good in [r["data"] for r in stored]
+        orphan = parse_orphan(stored, "uid-llm", frozenset({"uid-up"}))
+        if orphan is None or orphan.known_good is None:
+            break
+        assert orphan.upgrade == older
+        # Without it the target would be taken for changed by somebody.
+        assert orphan.candidate == {"a": 2}
+        with suppress(ApiError):
+            await executor(client).execute(
+                Inherit(upgrade=orphan.upgrade, revisions=orphan.revisions)
+            )
+        client = StubClient(client.objects)
+    assert client.objects[path]["data"] == known_good
+    assert client.objects[path]["metadata"]["labels"] == {names.UPGRADE: "uid-up"}
+    assert client.objects[path]["metadata"]["annotations"] == {names.INHERITED_FROM: older}
 
 
 async def test_the_candidate_of_another_attempt_is_made_anew() -> None:
