@@ -51,12 +51,21 @@ test: $(INSTALLED) ## Run all tests, those on a real control plane too
 test-unit: $(INSTALLED) ## Run the fast tests alone
 	$(PYTHON) -m pytest --numprocesses=auto tests/unit
 
+# The cluster is the benchmark's own: nothing else runs in it, and its operator is new.
+.PHONY: bench-reaction
+bench-reaction: export LOCALCLUSTER_DIR := .localcluster/bench
+bench-reaction: $(INSTALLED) ## Measure how fast the operator acts, what it takes and what it writes
+	@trap '$(LOCALCLUSTER) down >/dev/null' EXIT; \
+	$(LOCALCLUSTER) down >/dev/null; \
+	$(LOCALCLUSTER) up; \
+	$(LOCALCLUSTER) exec -- $(PYTHON) -m benchmarks.reaction --results benchmarks/results/reaction.json
+
 .PHONY: lint
 lint: $(INSTALLED) ## Check style, types, layers and the Dockerfile; chart and generated files are checked by tests
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy -p vllm_upgrade_operator
-	.venv/bin/mypy localcluster tests
+	.venv/bin/mypy localcluster tests benchmarks
 	.venv/bin/lint-imports
 	.venv/bin/hadolint Dockerfile
 
@@ -75,7 +84,7 @@ lock: $(INSTALLED) ## Lock the Python packages anew; versions change only where 
 
 .PHONY: clean
 clean: ## Stop this checkout's clusters; remove all that was made in it but keep built binaries
-	@for directory in .localcluster/test .localcluster/demo .localcluster; do \
+	@for directory in .localcluster/test .localcluster/bench .localcluster/demo .localcluster; do \
 	  if [ -x $(PYTHON) ] && [ -e "$$directory/cluster.json" ]; then \
 	    LOCALCLUSTER_DIR="$$directory" $(LOCALCLUSTER) down; \
 	  fi; \
