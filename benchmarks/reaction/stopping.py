@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tests.cluster.kit import Serving
     from vllm_upgrade_operator.cluster.client import Client
 
-    Trigger = Callable[[Serving, str, scene.Canary], Awaitable[float]]
+    Moments = dict[str, float]
+    Trigger = Callable[[Serving, str, scene.Canary], Awaitable[Moments]]
 
 _RATE = 45.0
 _LIMIT_PERCENT = 1.0
@@ -33,11 +34,11 @@ async def measure(client: Client, directory: Path, runs: int) -> dict[str, list[
         await serving.load(_RATE)
         found["reference"] = [await _reference(serving, i) for i in range(runs)]
         _tell("reference", found)
-        for what, trigger in _TRIGGERS.items():
-            found[what] = []
+        for number, trigger in enumerate(_TRIGGERS):
             for run in range(runs):
-                found[what].append(await _once(serving, f"{what}-{run}", trigger))
-                _tell(what, found)
+                for what, taken in (await _once(serving, f"up-{number}-{run}", trigger)).items():
+                    found.setdefault(what, []).append(taken)
+                    _tell(what, found)
     return found
 
 
@@ -45,48 +46,51 @@ def _tell(what: str, found: dict[str, list[float]]) -> None:
     print(f"{what}: {', '.join(f'{s:.2f}' for s in found[what])} s", flush=True)
 
 
-async def _once(serving: Serving, name: str, trigger: Trigger) -> float:
+async def _once(serving: Serving, name: str, trigger: Trigger) -> dict[str, float]:
     canary = await scene.in_canary(serving, name)
-    began = await trigger(serving, name, canary)
+    moments = await trigger(serving, name, canary)
     await serving.phase("RolledBack", name=name)
     last = await scene.last_request(serving, canary.name)
     await scene.clear(serving, name)
-    return last - began
+    return {what: last - moment for what, moment in moments.items()}
 
 
-async def _abort(serving: Serving, name: str, _: scene.Canary) -> float:
-    """From the API server's answer to whoever aborts."""
+async def _abort(serving: Serving, name: str, _: scene.Canary) -> Moments:
+    """The API server's answer to whoever aborts."""
     await serving.annotate({f"{DOMAIN}/abort": "now"}, name)
-    return time.time()
+    return {"abort": time.time()}
 
 
-async def _hard_limit(serving: Serving, name: str, canary: scene.Canary) -> float:
-    """From the first look that finds more errors than the limit allows."""
+async def _hard_limit(serving: Serving, name: str, canary: scene.Canary) -> Moments:
+    """The first look that finds more errors than the limit allows, and the one that is harm.
+
+    They are not the same where the judge wants to see it again.
+    """
+    moments: Moments = {}
     writes = _watch(serving, f"{GROUP}/namespaces/{serving.namespace}/vllmupgrades", name)
     await _fault(canary, "ERROR_FRACTION", "1")
     async for upgrade in writes:
         status = upgrade["status"]
+        look = status.get("progress", {}).get("lookAt")
         for check in status.get("checks", []):
             if check["name"] == "errors" and _percent(check.get("canary")) > _LIMIT_PERCENT:
-                return seconds(status["progress"]["lookAt"])
-    raise AssertionError("the watch ended before the limit was seen broken")
+                moments.setdefault("limit_exceeded", seconds(look))
+        if status["phase"] == "RollingBack":
+            return {**moments, "harm_found": seconds(look)}
+    raise AssertionError("the watch ended before harm was found")
 
 
-async def _restart(serving: Serving, _: str, canary: scene.Canary) -> float:
-    """From the moment at which a watch shows that the container was started again."""
+async def _restart(serving: Serving, _: str, canary: scene.Canary) -> Moments:
+    """When a watch shows that the container was started again."""
     pods = _watch(serving, f"/api/v1/namespaces/{serving.namespace}/pods", canary.name)
     await _fault(canary, "EXIT_CODE", "1")
     async for pod in pods:
         if any(s["restartCount"] > 0 for s in pod["status"].get("containerStatuses", [])):
-            return time.time()
+            return {"restart": time.time()}
     raise AssertionError("the watch ended before the container was started again")
 
 
-_TRIGGERS: dict[str, Trigger] = {
-    "abort": _abort,
-    "hard_limit": _hard_limit,
-    "restart": _restart,
-}
+_TRIGGERS: tuple[Trigger, ...] = (_abort, _hard_limit, _restart)
 
 
 async def _reference(serving: Serving, number: int) -> float:
