@@ -66,8 +66,11 @@ class Memory:
         return self._refusal if self._refusals >= _REFUSALS else None
 
     def action_failed(self, action: str, error: ApiError) -> None:
-        """Note that an action failed; only a refusal counts, not a server that is in trouble."""
-        if error.status not in _REFUSED_STATUS:
+        """Note that an action failed; only a refusal counts, not a server that is in trouble.
+
+        A `Conflict` is none: somebody wrote at the same time.
+        """
+        if error.status not in _REFUSED_STATUS or error.reason == "Conflict":
             return
         self._refusals += 1
         self._refusal = Refusal(

@@ -25,6 +25,16 @@ def test_a_server_in_trouble_refuses_nothing() -> None:
     assert memory.refused is None
 
 
+def test_somebody_who_writes_at_the_same_time_refuses_nothing() -> None:
+    memory = Memory()
+    for _ in range(9):
+        memory.action_failed("EnsureCanary", ApiError(409, "Conflict", "modified"))
+    assert memory.refused is None
+    for _ in range(9):
+        memory.action_failed("EnsureCanary", ApiError(409, "AlreadyExists", "in the way"))
+    assert memory.refused is not None
+
+
 def test_pods_that_are_gone_are_forgotten() -> None:
     memory = Memory()
     memory.process("a", 1.0).version = "0.29.0"
