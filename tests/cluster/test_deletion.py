@@ -113,6 +113,8 @@ async def test_a_target_that_goes_slowly_does_not_hold_it_up(serving: Serving) -
     await stages.is_gone(serving)
     await stages.canary_is_gone(serving)
     assert "deletionTimestamp" in (await serving.target())["metadata"]
+    # Not because a rollback of it did not get on.
+    assert "ReleasedUnfinished" not in [reason for reason, _, _ in await serving.events()]
     await serving.client.patch(path, {"metadata": {"finalizers": None}})
 
 
