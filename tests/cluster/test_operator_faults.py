@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 OLD, NEW = "sim/vllm:0.28.0", "sim/vllm:0.29.0"
 
 # Twenty starts of the operator take long on a busy machine.
-LONG = 300.0
+LONG = 600.0
 
 
 @pytest.fixture
@@ -185,9 +185,9 @@ async def test_a_rollback_survives_a_kill_after_each_kind_of_write(
     await serving.phase("RolledBack", seconds=LONG)
     status = await serving.status()
     await nothing_is_left(serving)
-    assert condition(status, "RolledBack") == ("True", "PodFailed")
+    assert condition(status, "RolledBack") == ("True", "ContainerExited")
     assert "exit code 7" in status["message"]
-    assert reasons(status).count("PodFailed") == 1
+    assert reasons(status).count("ContainerExited") == 1
     assert canaries_made(operator) == 1
     assert templates_written(operator) == []
     assert await image(serving) == OLD
@@ -269,7 +269,7 @@ async def test_killed_again_and_again_it_makes_progress_and_keeps_deadlines(
     await serving.upgrade(analysis=analysis)
     await serving.phase(end, seconds=LONG)
     status = await serving.status()
-    assert operator.killed >= 5
+    assert operator.killed >= 3
     assert canaries_made(operator) == 1
     if end == "Halted":
         assert condition(status, "Stalled") == ("True", "Inconclusive")
@@ -311,7 +311,7 @@ async def test_failing_calls_change_no_outcome(
     assert await image(serving) == (OLD if harm else NEW)
     assert templates_written(operator) == ([] if harm else [NEW])
     if harm:
-        assert condition(status, "RolledBack") == ("True", "PodFailed")
+        assert condition(status, "RolledBack") == ("True", "ContainerExited")
     assert set(unreliable.done) == {"409", "429", "500", "lost"}
     assert canaries_made(operator) == 1
     assert operator.ended == [], operator.log()[-4000:]
@@ -338,7 +338,7 @@ async def test_harm_during_a_silence_of_the_api_server_is_acted_on_after_it(
     await serving.phase("RolledBack")
     status = await serving.status()
     assert status["attempt"] == attempt
-    assert condition(status, "RolledBack") == ("True", "PodFailed")
+    assert condition(status, "RolledBack") == ("True", "ContainerExited")
     assert "exit code 7" in status["message"]
     assert operator.ended == [], operator.log()[-4000:]
 
@@ -387,7 +387,7 @@ async def test_what_watches_do_not_tell_is_found_by_looking(
     operator.proxy.watches = Watches(mute=True)
     await end_container(serving)
     await serving.phase("RolledBack")
-    assert condition(await serving.status(), "RolledBack") == ("True", "PodFailed")
+    assert condition(await serving.status(), "RolledBack") == ("True", "ContainerExited")
 
 
 def refusing(method: str, resource: str, path: str | None, status: int) -> Callable[[Call], Any]:
