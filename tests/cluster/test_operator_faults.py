@@ -208,6 +208,7 @@ async def test_an_abort_survives_a_kill_after_each_kind_of_write_and_acts_once(
     await nothing_is_left(serving)
     assert condition(status, "RolledBack") == ("True", "Aborted")
     assert reasons(status).count("Aborted") == 1
+    assert status["handledActions"]["aborts"] == ["once"]
     assert templates_written(operator) == [NEW, OLD]
     assert canaries_made(operator) == 1
     assert await image(serving) == OLD
