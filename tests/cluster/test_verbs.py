@@ -279,7 +279,8 @@ async def test_harm_wins_while_a_person_is_waited_for(serving: Serving, waiting:
     candidate["env"].append({"name": "SIM_FAULT_MAX_QUEUED_REQS", "value": "0@20"})
     steps = [{"replicas": 1, "hold": "1s", "approval": True}]
     await serving.upgrade(candidate=candidate, strategy={**spec["strategy"], "steps": steps})
-    await serving.phase("Canary")
+    # A pause before that would keep it out, and nobody would be harmed.
+    await admitted(serving)
     if waiting == "paused":
         await serving.set_spec({"paused": True})
     await message_has(
