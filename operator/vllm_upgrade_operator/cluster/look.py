@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
 from vllm_upgrade_operator.cluster.together import together
-from vllm_upgrade_operator.judge.counters import delta
+from vllm_upgrade_operator.judge.counters import (
+    Break,
+    BreakReason,
+    break_between,
+    delta,
+    settled,
+)
 from vllm_upgrade_operator.upgrade.evidence import recalled
 from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem, ScrapeReason
@@ -160,7 +166,7 @@ class Looker:
             sample = await asyncio.to_thread(
                 metrics.parse,
                 text,
-                taken_at=time.time(),
+                taken_at=time.monotonic(),
                 version=_parsed_version(process.version),
             )
         except (VLLMError, MalformedExpositionError, metrics.NotVLLMError) as error:
@@ -169,7 +175,11 @@ class Looker:
             # The next delta reaches back over the look that failed: nothing is lost.
             return replace(pod, scrape_error=problem)
         self._telemetry.scrapes.labels("ok").inc()
-        before, process.sample = process.sample, sample
+        before = process.sample
+        process.sample = sample = sample if before is None else settled(before, sample)
+        lost = _lost(process, before, sample)
+        if lost is not None:
+            self._telemetry.lost_looks.labels(str(lost.reason)).inc()
         busy = (
             None
             if sample.running is None or sample.waiting is None
@@ -178,6 +188,7 @@ class Looker:
         return replace(
             pod,
             delta=None if before is None else delta(before, sample),
+            lost=lost,
             # The counter knows a request when it is answered: a server that answers none would
             # never count as having been offered any.
             offered=None if sample.offered is None else sample.offered + (busy or 0.0),
@@ -208,6 +219,15 @@ def _words(error: Exception, endpoint: tuple[str, int]) -> str:
         return str(error)
     address, port = endpoint
     return f"{address}:{port}{error}"
+
+
+def _lost(process: Process, before: Sample | None, sample: Sample) -> Break | None:
+    """Say why nothing is known of the time since the last look; None in a pod's first one too."""
+    if before is not None:
+        return break_between(before, sample)
+    if process.restarted:
+        return Break(BreakReason.RESTARTED, "its container was started anew")
+    return None
 
 
 def _failed(sample: Sample) -> float | None:

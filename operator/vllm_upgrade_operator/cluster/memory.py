@@ -28,6 +28,8 @@ class Process:
     """One vLLM process: a container of a pod, from its start to its end."""
 
     started_at: float
+    restarted: bool = False
+    """Whether the pod's container ran before, in the time that is remembered."""
     version: str | None = None
     runner: RunnerEvidence | None = None
     startup_phase: str | None = None
@@ -86,7 +88,7 @@ class Memory:
         """The process of a pod that started at this time; a new one knows nothing."""
         known = self._processes.get(uid)
         if known is None or known.started_at != started_at:
-            known = Process(started_at)
+            known = Process(started_at, restarted=known is not None)
             self._processes[uid] = known
         return known
 

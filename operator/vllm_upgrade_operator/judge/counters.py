@@ -6,8 +6,10 @@ would promote a server that has stopped reporting.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,12 +20,12 @@ _SAME_PROCESS_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A Prometheus histogram of seconds.
+    """A Prometheus histogram, of seconds or of tokens.
 
     Attributes:
         bounds: Upper bounds of the buckets, ascending; the last is infinity.
         counts: Cumulative counts, one per bound; the last is the number of observations.
-        total: Sum of the observed values, in seconds.
+        total: Sum of the observed values.
     """
 
     bounds: tuple[float, ...]
@@ -59,6 +61,18 @@ class Figures:
         ttft: Time to first token.
         itl: Inter-token latency.
         e2e: Time from arrival to the last token.
+        queue: Time from arrival in the engine until a request first ran. This and the following
+            histograms count whole requests, when they finish.
+        prefill: Time from then to the first token.
+        decode: Time from the first token to the last; a request that is preempted waits in it.
+        prompt_lengths: Tokens of the prompt.
+        output_lengths: Tokens generated.
+        prefix_queries: Prompt tokens that were looked for in the prefix cache.
+        prefix_hits: Those of them that were found there.
+        finished_by_model: Parts of `finished` by model name. Requests for a LoRA adapter count for
+            the model that it adapts: no metric counts them apart.
+        adapters: LoRA adapters that had requests running or waiting when the engine last said so;
+            None where it serves none.
         models: The model names that the series carry.
         absent: By attribute that is None: the metrics that it is read from and that the pod does
             not expose.
@@ -83,6 +97,15 @@ class Figures:
     itl: Histogram | None
     e2e: Histogram | None
     models: tuple[str, ...]
+    queue: Histogram | None = None
+    prefill: Histogram | None = None
+    decode: Histogram | None = None
+    prompt_lengths: Histogram | None = None
+    output_lengths: Histogram | None = None
+    prefix_queries: float | None = None
+    prefix_hits: float | None = None
+    finished_by_model: Mapping[str, float] | None = None
+    adapters: tuple[str, ...] | None = None
     absent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -91,7 +114,7 @@ class Sample(Figures):
     """What one scrape of one pod says.
 
     Attributes:
-        taken_at: Seconds since the Unix epoch.
+        taken_at: In seconds, by a clock that is never set.
         process_started_at: When the server process started, seconds since the Unix epoch.
     """
 
@@ -110,11 +133,10 @@ class Delta(Figures):
     seconds: float
 
 
-# What only ever grows in one process. `errors` is left out: it is computed from two counters that
-# are not written at the same instant, so it may fall by what was still under way.
-_GROWING = (
+COUNTERS = (
     "offered",
     "rejected",
+    "errors",
     "client_errors",
     "preemptions",
     "finished",
@@ -122,51 +144,108 @@ _GROWING = (
     "generation_tokens",
     "draft_tokens",
     "accepted_tokens",
+    "prefix_queries",
+    "prefix_hits",
 )
+"""The attributes that only grow in the life of a process."""
+
+HISTOGRAMS = (
+    "ttft",
+    "itl",
+    "e2e",
+    "queue",
+    "prefill",
+    "decode",
+    "prompt_lengths",
+    "output_lengths",
+)
+"""Those whose buckets only grow."""
+
+
+class BreakReason(StrEnum):
+    """Why nothing can be said about the time between two scrapes of a pod."""
+
+    RESTARTED = "Restarted"
+    COUNTER_FELL = "CounterFell"
+    CLOCK_SET_BACK = "ClockSetBack"
+    READ_OTHERWISE = "ReadOtherwise"
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Between two scrapes of a pod counters have begun anew: the later one is a baseline only.
+
+    Attributes:
+        reason: The kind.
+        message: What was seen, in a clause.
+    """
+
+    reason: BreakReason
+    message: str
+
+
+def settled(before: Sample, after: Sample) -> Sample:
+    """Give `after` as the next scrape must be compared with.
+
+    `errors` is made of counters that are not written at the same instant: a rejection is counted
+    before its 5xx answer is, so the difference of the two dips for a moment. It is held at its
+    highest, so that no error is counted a second time when the dip is over.
+    """
+    if before.errors is None or after.errors is None or after.errors >= before.errors:
+        return after
+    held = replace(after, errors=before.errors)
+    return after if break_between(before, held) is not None else held
+
+
+def break_between(before: Sample, after: Sample) -> Break | None:
+    """Say why two scrapes of a pod cannot be compared; None where they can.
+
+    A histogram whose buckets grew while its sum fell has seen a negative time: vLLM takes the
+    arrival of a request from the clock of the wall, which somebody has set back.
+    """
+    if _restarted(before, after):
+        return Break(BreakReason.RESTARTED, "its server process was started anew")
+    if before.rejections_approximate != after.rejections_approximate:
+        return Break(
+            BreakReason.READ_OTHERWISE, "its version became known, which says where rejections show"
+        )
+    fallen = [name for name in COUNTERS if _fell(getattr(before, name), getattr(after, name))]
+    fallen += [name for name in HISTOGRAMS if _lost(getattr(before, name), getattr(after, name))]
+    known, now = before.finished_by_model or {}, after.finished_by_model or {}
+    if now and any(now.get(model, 0.0) < count for model, count in known.items()):
+        fallen.append("finished_by_model")
+    if fallen:
+        return Break(
+            BreakReason.COUNTER_FELL,
+            f"its counts of {', '.join(fallen[:3])} went down, as when a process starts anew",
+        )
+    if after.taken_at <= before.taken_at:
+        return Break(BreakReason.CLOCK_SET_BACK, "no time has passed since the scrape before")
+    negative = [n for n in HISTOGRAMS if _set_back(getattr(before, n), getattr(after, n))]
+    if negative:
+        return Break(
+            BreakReason.CLOCK_SET_BACK,
+            f"it has observed negative values of {', '.join(negative[:3])}: its clock was set back",
+        )
+    return None
 
 
 def delta(before: Sample, after: Sample) -> Delta | None:
-    """Say what happened between two scrapes of one pod.
+    """Say what happened between two scrapes of one pod; nothing in it is negative.
 
     Returns:
-        None where the two cannot be compared and the later one is a new baseline: the process
-        was restarted in between, a counter went down, or no time has passed.
+        None where the two cannot be compared and the later one is a new baseline: see
+        `break_between` for the reason.
     """
-    seconds = after.taken_at - before.taken_at
-    if seconds <= 0 or _restarted(before, after):
+    if break_between(before, after) is not None:
         return None
-    if any(_fell(getattr(before, name), getattr(after, name)) for name in _GROWING):
-        return None
-    ttft, itl, e2e = (
-        _grown(before.ttft, after.ttft),
-        _grown(before.itl, after.itl),
-        _grown(before.e2e, after.e2e),
-    )
-    if any(h is not None and min(h.counts) < 0 for h in (ttft, itl, e2e)):
-        return None
-    return Delta(
-        seconds=seconds,
-        offered=_difference(before.offered, after.offered),
-        rejected=_difference(before.rejected, after.rejected),
-        errors=_difference(before.errors, after.errors),
-        client_errors=_difference(before.client_errors, after.client_errors),
-        preemptions=_difference(before.preemptions, after.preemptions),
-        finished=_difference(before.finished, after.finished),
-        prompt_tokens=_difference(before.prompt_tokens, after.prompt_tokens),
-        generation_tokens=_difference(before.generation_tokens, after.generation_tokens),
-        rejections_approximate=after.rejections_approximate,
-        running=after.running,
-        waiting=after.waiting,
-        kv_usage=after.kv_usage,
-        kv_capacity_tokens=after.kv_capacity_tokens,
-        draft_tokens=_difference(before.draft_tokens, after.draft_tokens),
-        accepted_tokens=_difference(before.accepted_tokens, after.accepted_tokens),
-        ttft=ttft,
-        itl=itl,
-        e2e=e2e,
-        models=after.models,
-        absent=after.absent,
-    )
+    changes: dict[str, Any] = {f.name: getattr(after, f.name) for f in fields(Figures)}
+    for name in COUNTERS:
+        changes[name] = _difference(getattr(before, name), getattr(after, name))
+    for name in HISTOGRAMS:
+        changes[name] = _grown(getattr(before, name), getattr(after, name))
+    changes["finished_by_model"] = _by_model(before.finished_by_model, after.finished_by_model)
+    return Delta(seconds=after.taken_at - before.taken_at, **changes)
 
 
 def _restarted(before: Sample, after: Sample) -> bool:
@@ -179,9 +258,32 @@ def _fell(before: float | None, after: float | None) -> bool:
     return before is not None and after is not None and after < before
 
 
+def _lost(before: Histogram | None, after: Histogram | None) -> bool:
+    """Whether a bucket, taken by itself, holds less than before.
+
+    A new process may have seen more in all and yet less in one of them.
+    """
+    grown = _grown(before, after)
+    return grown is not None and any(b < a for a, b in pairwise((0.0, *grown.counts)))
+
+
+def _set_back(before: Histogram | None, after: Histogram | None) -> bool:
+    grown = _grown(before, after)
+    return grown is not None and grown.total < 0
+
+
 def _difference(before: float | None, after: float | None) -> float | None:
     """Subtract; a counter that was not there before is not known to have been zero."""
     return None if before is None or after is None else after - before
+
+
+def _by_model(
+    before: Mapping[str, float] | None, after: Mapping[str, float] | None
+) -> Mapping[str, float] | None:
+    """Subtract by name. A series that is new beside others of its metric began at zero."""
+    if before is None or after is None:
+        return None
+    return {model: count - before.get(model, 0.0) for model, count in after.items()}
 
 
 def _grown(before: Histogram | None, after: Histogram | None) -> Histogram | None:

@@ -37,6 +37,11 @@ class Telemetry:
             "transitions", "Phases that upgrades went to.", "phase", "reason"
         )
         self.scrapes = self._counter("scrapes", "Scrapes of vLLM pods, by result.", "result")
+        self.lost_looks = self._counter(
+            "lost_looks",
+            "Scrapes of vLLM pods that could only be a new baseline, since counters began anew.",
+            "reason",
+        )
         self.log_reads = self._counter("log_reads", "Reads of vLLM logs, by result.", "result")
         self._upgrades = Gauge(
             "vllm_upgrades", "Upgrades by phase.", ["phase"], registry=self.registry

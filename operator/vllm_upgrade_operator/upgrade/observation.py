@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
-    from vllm_upgrade_operator.judge.counters import Delta
+    from vllm_upgrade_operator.judge.counters import Break, Delta
     from vllm_upgrade_operator.upgrade.conflicts import Rival
     from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem
     from vllm_upgrade_operator.upgrade.selection import Selector
@@ -77,6 +77,8 @@ class Pod:
     """How far a pod that is not ready has come, such as `loading weights`."""
     delta: Delta | None = None
     """Counters since the last look; None in a process's first look, or if the scrape failed."""
+    lost: Break | None = None
+    """Why nothing is known of the time since the last look, where it was scraped in both."""
     offered: float | None = None
     """Requests on the generation handlers since the process started, answered or not."""
     failed: float | None = None

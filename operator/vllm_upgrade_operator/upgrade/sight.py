@@ -115,13 +115,19 @@ def _put(
     finding: _Finding | None,
     now: float,
 ) -> VLLMUpgradeStatus:
-    count = len(sides.canary) + len(sides.stable)
+    read = [*sides.canary, *sides.stable]
+    message = f"metrics of {len(read)} pods read"
+    lost = [f"{pod.name}: {pod.lost.message}" for pod in read if pod.lost is not None]
+    if lost:
+        message += (
+            f"; what happened since the look before is not known of {'; '.join(lost[:_NAMED])}"
+        )
     return conditions.put(
         status,
         conditions.METRICS_AVAILABLE,
         finding is None,
         "Scraped" if finding is None else finding.reason,
-        f"metrics of {count} pods read" if finding is None else finding.message,
+        message if finding is None else finding.message,
         generation=o.generation,
         now=now,
     )

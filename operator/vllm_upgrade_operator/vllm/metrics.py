@@ -36,8 +36,18 @@ PROCESS_START = "process_start_time_seconds"
 TTFT = "vllm:time_to_first_token_seconds"
 ITL = "vllm:inter_token_latency_seconds"
 E2E = "vllm:e2e_request_latency_seconds"
+QUEUE = "vllm:request_queue_time_seconds"
+PREFILL = "vllm:request_prefill_time_seconds"
+DECODE = "vllm:request_decode_time_seconds"
+PROMPT_LENGTHS = "vllm:request_prompt_tokens"
+OUTPUT_LENGTHS = "vllm:request_generation_tokens"
+PREFIX_QUERIES = "vllm:prefix_cache_queries_total"
+PREFIX_HITS = "vllm:prefix_cache_hits_total"
+LORA = "vllm:lora_requests_info"
 
 _PREFIX = "vllm:"
+
+_HISTOGRAMS = (TTFT, ITL, E2E, QUEUE, PREFILL, DECODE, PROMPT_LENGTHS, OUTPUT_LENGTHS)
 
 _NAMES = frozenset(
     {
@@ -54,7 +64,10 @@ _NAMES = frozenset(
         ACCEPTED_TOKENS,
         HTTP_REQUESTS,
         PROCESS_START,
-        *(h + suffix for h in (TTFT, ITL, E2E) for suffix in ("_bucket", "_sum")),
+        PREFIX_QUERIES,
+        PREFIX_HITS,
+        LORA,
+        *(h + suffix for h in _HISTOGRAMS for suffix in ("_bucket", "_sum")),
     }
 )
 
@@ -93,16 +106,18 @@ def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
 
     Args:
         text: The body, in the Prometheus text format.
-        taken_at: When it was read, seconds since the Unix epoch.
+        taken_at: When it was read, in seconds by a clock that is never set.
         version: What the pod answered on `/version`; it decides where its rejections show.
 
     Raises:
-        MalformedExpositionError: A line of a metric that is used cannot be read.
+        MalformedExpositionError: A line of a metric that is used cannot be read, or its value is
+            not a number, infinite, or negative where nothing is: the scrape has then failed.
         NotVLLMError: There is no metric of vLLM in it.
     """
     families = read_series(text, _NAMES)
     if not any(name.startswith(_PREFIX) for name in families):
         raise NotVLLMError("/metrics has no metric of vLLM")
+    _refuse_negative(families)
     server_errors = _sum(families.get(HTTP_REQUESTS), _answered("5xx"))
     rejected, approximate = _rejected(families.get(REJECTIONS), server_errors, version)
     return Sample(
@@ -129,6 +144,15 @@ def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
         ttft=_histogram(TTFT, families),
         itl=_histogram(ITL, families),
         e2e=_histogram(E2E, families),
+        queue=_histogram(QUEUE, families),
+        prefill=_histogram(PREFILL, families),
+        decode=_histogram(DECODE, families),
+        prompt_lengths=_histogram(PROMPT_LENGTHS, families),
+        output_lengths=_histogram(OUTPUT_LENGTHS, families),
+        prefix_queries=_sum(families.get(PREFIX_QUERIES)),
+        prefix_hits=_sum(families.get(PREFIX_HITS)),
+        finished_by_model=_finished_by_model(families.get(FINISHED)),
+        adapters=_adapters(families.get(LORA)),
         models=_models(families),
         process_started_at=_sum(families.get(PROCESS_START)),
         absent=_absent(families, version),
@@ -148,6 +172,13 @@ _SOURCES = {
     "ttft": (TTFT,),
     "itl": (ITL,),
     "e2e": (E2E,),
+    "queue": (QUEUE,),
+    "prefill": (PREFILL,),
+    "decode": (DECODE,),
+    "prompt_lengths": (PROMPT_LENGTHS,),
+    "output_lengths": (OUTPUT_LENGTHS,),
+    "prefix_queries": (PREFIX_QUERIES,),
+    "prefix_hits": (PREFIX_HITS,),
 }
 
 
@@ -172,6 +203,16 @@ def _absent(
         for figure, names in sources.items()
     }
     return {figure: names for figure, names in missing.items() if names}
+
+
+def _refuse_negative(families: dict[str, list[Series]]) -> None:
+    """Sums alone may be negative: of times, where the server's clock was set back."""
+    for name, found in families.items():
+        if name.endswith("_sum"):
+            continue
+        for series in found:
+            if series.value < 0:
+                raise MalformedExpositionError(series.line, "its value is negative")
 
 
 def _sum(
@@ -285,7 +326,9 @@ def _histogram(name: str, families: dict[str, list[Series]]) -> Histogram | None
         counts = [a + b for a, b in zip(counts, values, strict=True)]
     if bounds is None:
         return None
-    total = _sum(families.get(name + "_sum")) or 0.0
+    total = _sum(families.get(name + "_sum"))
+    if total is None:
+        raise MalformedExpositionError(line, f"{name} has buckets and no sum")
     return Histogram(bounds=bounds, counts=tuple(counts), total=total)
 
 
@@ -300,3 +343,29 @@ def _bound(series: Series) -> float:
 def _models(families: dict[str, list[Series]]) -> tuple[str, ...]:
     gauges = [*families.get(RUNNING, ()), *families.get(WAITING, ())]
     return tuple(sorted({s.labels["model_name"] for s in gauges if "model_name" in s.labels}))
+
+
+def _finished_by_model(finished: list[Series] | None) -> dict[str, float] | None:
+    if finished is None:
+        return None
+    counts: dict[str, float] = {}
+    for series in finished:
+        if not _is_engine_error(series):
+            model = series.labels.get("model_name", "")
+            counts[model] = counts.get(model, 0.0) + series.value
+    return counts
+
+
+def _adapters(info: list[Series] | None) -> tuple[str, ...] | None:
+    """Read the names from the newest series.
+
+    The metric's value is the time when it was set, and its labels are what was so then; series of
+    other combinations stay (v1/metrics/loggers.py, gauge lora_requests_info).
+    """
+    if info is None:
+        return None
+    if not info:
+        return ()
+    labels = max(info, key=lambda s: s.value).labels
+    named = ",".join(labels.get(f"{state}_lora_adapters", "") for state in ("running", "waiting"))
+    return tuple(sorted({name.strip() for name in named.split(",")} - {""}))
