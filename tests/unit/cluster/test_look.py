@@ -68,7 +68,8 @@ class Scene:
         self.client = StubClient({LOG: {"text": log}})
         self.vllm = StubVLLM()
         self.memory = Memory()
-        self._looker = Looker(self.client, self.vllm, Telemetry())
+        self.telemetry = Telemetry()
+        self._looker = Looker(self.client, self.vllm, self.telemetry)
 
     async def look(self, raw: dict[str, Any], *, scrape: float | None = 10.0) -> Pod:
         seen = SeenPod(parse_pod(raw, "vllm"), raw, "vllm")
@@ -87,6 +88,37 @@ async def test_the_first_look_is_a_baseline_and_the_second_one_counts() -> None:
     second = await scene.look(pod())
     assert second.delta is not None
     assert second.delta.offered == 30.0
+
+
+def lost_looks(scene: Scene, reason: str) -> float | None:
+    labels = {"reason": reason}
+    return scene.telemetry.registry.get_sample_value("vllm_upgrade_lost_looks_total", labels)
+
+
+async def test_a_look_that_is_lost_says_why() -> None:
+    scene = Scene()
+    assert (await scene.look(pod())).lost is None
+    scene.vllm.offered = 30
+    found = await scene.look(pod())
+    assert found.delta is None
+    assert found.lost is not None
+    assert found.lost.message == ("its counts of offered went down, as when a process starts anew")
+    assert lost_looks(scene, "CounterFell") == 1.0
+    scene.vllm.offered = 35
+    after = await scene.look(pod())
+    assert after.lost is None
+    assert after.delta is not None
+    assert after.delta.offered == 5.0
+
+
+async def test_a_new_container_of_a_known_pod_loses_a_look_and_a_new_pod_none() -> None:
+    scene = Scene()
+    await scene.look(pod())
+    found = await scene.look(pod(state={"running": {"startedAt": "2026-11-30T11:00:00Z"}}))
+    assert (found.delta, found.lost is not None) == (None, True)
+    assert lost_looks(scene, "Restarted") == 1.0
+    scene.client.objects[paths.log("serving", "llm-2")] = {"text": V2_LINE}
+    assert (await scene.look(pod("llm-2"))).lost is None
 
 
 async def test_what_happened_during_a_failed_scrape_is_counted_afterwards() -> None:

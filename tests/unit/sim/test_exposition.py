@@ -10,6 +10,8 @@ from localcluster.sim.httpfigures import HttpFigures
 from localcluster.sim.speculation import Speculation
 from localcluster.sim.wire import number
 from tests.unit.sim.reading import Sample, fixture, samples, types
+from vllm_upgrade_operator.vllm.metrics import parse
+from vllm_upgrade_operator.vllm.versions import parse_version
 
 # Values that are the machine's or the configuration's; the labels' names are compared.
 _FREE = frozenset({"python_info", "vllm:cache_config_info"})
@@ -181,6 +183,26 @@ def test_the_engine_s_figures_arrive() -> None:
     assert buckets == sorted(buckets)
     assert buckets[-1] == 4.0
     assert found[f"{e2e}_sum", labels] == pytest.approx(engine.figures.e2e.total)
+
+
+@pytest.mark.parametrize("version", ["0.28.0", "0.29.0", "0.32.0", "0.33.0"])
+def test_all_that_the_operator_reads_is_there(version: str) -> None:
+    engine = Engine(Limits(max_num_seqs=2, kv_blocks=100), Speed())
+    for _ in range(4):
+        engine.admit(160, 300)
+    engine.advance(1e4)
+    found = parse(render(source(version, engine)), taken_at=1.0, version=parse_version(version))
+    assert set(found.absent) == {"draft_tokens", "accepted_tokens"}
+    assert found.prompt_lengths is not None
+    assert (found.prompt_lengths.observations, found.prompt_lengths.total) == (4.0, 640.0)
+    assert found.output_lengths is not None
+    assert found.output_lengths.total == 1200.0
+    assert found.queue is not None
+    assert found.prefill is not None
+    assert found.decode is not None
+    assert found.e2e is not None
+    parts = found.queue.total + found.prefill.total + found.decode.total
+    assert parts == pytest.approx(found.e2e.total)
 
 
 def test_the_buckets_of_lengths_end_at_the_model_s_length() -> None:

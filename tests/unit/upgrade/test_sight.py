@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.upgrade.world import SPEC, START, World, calm
 from vllm_upgrade_operator.api.v1alpha1 import Condition, Phase, VLLMUpgradeStatus
-from vllm_upgrade_operator.judge.counters import Histogram
+from vllm_upgrade_operator.judge.counters import Break, BreakReason, Histogram
 from vllm_upgrade_operator.upgrade import conditions
 from vllm_upgrade_operator.upgrade.judging import look, look_is_due
 from vllm_upgrade_operator.upgrade.times import seconds
@@ -120,6 +120,23 @@ def test_requests_that_wait_are_traffic() -> None:
     w.run(3)
     status, _ = look(busy, w.status, w.now + 10)
     assert available(status).reason == "Scraped"
+
+
+def test_a_look_that_is_lost_to_a_restart_is_told() -> None:
+    w = world()
+    w.run_until("Canary")
+    lost = Break(BreakReason.COUNTER_FELL, "its counts of offered went down")
+    seen = w.observe(look=True)
+    assert seen.target is not None
+    first, *others = seen.target.pods
+    pods = (replace(first, delta=None, lost=lost), *others)
+    seen = replace(seen, target=replace(seen.target, pods=pods))
+    status, _ = look(seen, w.status, w.now + 10)
+    assert available(status).status == "True"
+    assert available(status).message == (
+        "metrics of 5 pods read; what happened since the look before is not known of llm-old-1: "
+        "its counts of offered went down"
+    )
 
 
 def test_a_metric_that_only_an_observed_check_needs_holds_nothing() -> None:

@@ -46,6 +46,21 @@ def test_a_saturated_server() -> None:
     assert sample.e2e is not None
     assert sample.e2e.bounds[0] == 0.3
     assert sample.e2e.bounds[-1] == math.inf
+    assert sample.queue is not None
+    assert sample.queue.total == pytest.approx(0.6619372279983509)
+    assert sample.prefill is not None
+    assert sample.prefill.total == pytest.approx(2.3251069799994184)
+    assert sample.decode is not None
+    assert sample.decode.total == pytest.approx(8.179588112001511)
+    assert sample.prompt_lengths is not None
+    assert (sample.prompt_lengths.observations, sample.prompt_lengths.total) == (42.0, 1883.0)
+    assert sample.output_lengths is not None
+    assert (sample.output_lengths.observations, sample.output_lengths.total) == (42.0, 2792.0)
+    assert sample.output_lengths.bounds[-2:] == (500.0, math.inf)
+    assert sample.prefix_queries == 2319.0
+    assert sample.prefix_hits == 0.0
+    assert sample.finished_by_model == {"tiny": 42.0}
+    assert sample.adapters is None
 
 
 @pytest.mark.parametrize("capture", ["0.29.0-v2-auto", SATURATED, "0.32.0-v2-forced"])
@@ -173,6 +188,58 @@ def test_several_engines_are_added_up() -> None:
     assert sample.ttft.total == 4.0
 
 
+def test_when_series_were_created_is_no_count() -> None:
+    created = "".join(
+        f'vllm:{name}{{engine="0",model_name="a"}} 1.79e9\n'
+        for name in (
+            "num_preemptions_created",
+            "time_to_first_token_seconds_created",
+            "request_success_created",
+        )
+    )
+    assert parse(ENGINES + created, taken_at=1.0, version=None) == parse(
+        ENGINES, taken_at=1.0, version=None
+    )
+
+
+def test_a_sum_of_times_may_be_negative_where_the_server_s_clock_was_set_back() -> None:
+    text = ENGINES.replace('seconds_sum{engine="0",model_name="a"} 1.5', "seconds_sum{} -60")
+    ttft = parse(text, taken_at=1.0, version=None).ttft
+    assert ttft is not None
+    assert ttft.total == -57.5
+
+
+def test_models_are_counted_apart_and_engine_errors_left_out() -> None:
+    text = "".join(
+        f'vllm:request_success_total{{engine="{engine}",finished_reason="{why}",'
+        f'model_name="{model}"}} {n}\n'
+        for engine, why, model, n in (
+            (0, "stop", "a", 3),
+            (1, "length", "a", 4),
+            (0, "stop", "b", 5),
+            (0, "error", "b", 9),
+        )
+    )
+    assert parse(text, taken_at=1.0, version=None).finished_by_model == {"a": 7.0, "b": 5.0}
+
+
+def lora(running: str, waiting: str, at: float) -> str:
+    return (
+        f'vllm:lora_requests_info{{max_lora="4",running_lora_adapters="{running}",'
+        f'waiting_lora_adapters="{waiting}"}} {at}\n'
+    )
+
+
+def test_adapters_are_those_that_the_engine_named_last() -> None:
+    older, newest = lora("old", "", 1.79607e9), lora("sql, chat", "sql", 1.79608e9)
+    for text in (older + newest, newest + older):
+        assert parse(text, taken_at=1.0, version=None).adapters == ("chat", "sql")
+    idle = lora("", "", 1.79609e9)
+    assert parse(older + idle, taken_at=1.0, version=None).adapters == ()
+    declared = "# TYPE vllm:lora_requests_info gauge\n"
+    assert parse(declared, taken_at=1.0, version=None).adapters == ()
+
+
 def test_requests_are_those_that_reach_the_engine() -> None:
     text = "".join(
         f'http_requests_total{{handler="{handler}",method="{method}",status="2xx"}} 1\n'
@@ -208,6 +275,12 @@ def test_a_failed_request_is_counted_once(
         ('engine="0",le="+Inf",model_name="a"} 2', 'engine="0",le="9",model_name="a"} 2', "same"),
         ('le="0.1",model_name="a"} 3', 'le="0.1",model_name="a"} 6', "not cumulative"),
         ('le="0.1",model_name="a"} 3', 'le="x",model_name="a"} 3', "label le is not a number"),
+        ('engine="0",model_name="a"} 3', 'engine="0",model_name="a"} NaN', "no number"),
+        ('engine="0",model_name="a"} 3', 'engine="0",model_name="a"} +Inf', "no number"),
+        ('engine="0",model_name="a"} 3', 'engine="0",model_name="a"} -1', "value is negative"),
+        ('le="0.1",model_name="a"} 1', 'le="0.1",model_name="a"} -1', "value is negative"),
+        ('seconds_sum{engine="0",model_name="a"} 1.5', "seconds_sum NaN", "no number"),
+        ("vllm:time_to_first_token_seconds_sum", "other", "has buckets and no sum"),
         ('num_gpu_blocks="50"', 'num_gpu_blocks="x"', "num_gpu_blocks is not a number"),
     ],
 )
