@@ -45,6 +45,7 @@ class Figures:
     Attributes:
         offered: Requests on the generation handlers, whatever their answer.
         rejected: Requests refused by admission control.
+        rejected_for_tokens: Those of them that the limit on queued prompt tokens refused.
         errors: Server errors that are not rejections, and requests that ended in an engine error.
         client_errors: 4xx answers on the generation handlers.
         preemptions: Requests that lost their place in the running batch.
@@ -97,6 +98,7 @@ class Figures:
     itl: Histogram | None
     e2e: Histogram | None
     models: tuple[str, ...]
+    rejected_for_tokens: float | None = None
     queue: Histogram | None = None
     prefill: Histogram | None = None
     decode: Histogram | None = None
@@ -136,6 +138,7 @@ class Delta(Figures):
 COUNTERS = (
     "offered",
     "rejected",
+    "rejected_for_tokens",
     "errors",
     "client_errors",
     "preemptions",

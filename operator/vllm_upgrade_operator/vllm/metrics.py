@@ -124,6 +124,7 @@ def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
         taken_at=taken_at,
         offered=_sum(families.get(HTTP_REQUESTS), _is_generation),
         rejected=rejected,
+        rejected_for_tokens=_sum(families.get(REJECTIONS), _is_for_tokens),
         errors=_errors(
             None if approximate else server_errors,
             rejected,
@@ -236,6 +237,10 @@ def _answered(status: str) -> Callable[[Series], bool]:
 
 def _is_engine_error(series: Series) -> bool:
     return series.labels.get("finished_reason") == "error"
+
+
+def _is_for_tokens(series: Series) -> bool:
+    return series.labels.get("reason") == "max_num_queued_tokens"
 
 
 def _rejected(

@@ -23,6 +23,7 @@ BEFORE = Sample(
     taken_at=100.0,
     offered=10.0,
     rejected=1.0,
+    rejected_for_tokens=1.0,
     errors=1.0,
     client_errors=0.0,
     preemptions=2.0,

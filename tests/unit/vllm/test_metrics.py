@@ -23,6 +23,7 @@ def test_a_saturated_server() -> None:
     sample = of(SATURATED)
     assert sample.offered == 68.0
     assert sample.rejected == 23.0
+    assert sample.rejected_for_tokens == 23.0
     assert not sample.rejections_approximate
     assert sample.errors == 0.0
     assert sample.client_errors == 3.0
