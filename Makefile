@@ -60,6 +60,10 @@ bench-reaction: $(INSTALLED) ## Measure how fast the operator acts, what it take
 	$(LOCALCLUSTER) up; \
 	$(LOCALCLUSTER) exec -- $(PYTHON) -m benchmarks.reaction --results benchmarks/results/reaction.json
 
+.PHONY: bench-mix
+bench-mix: $(INSTALLED) ## Measure how often the mix of requests is called different
+	$(PYTHON) -m benchmarks.mix --results benchmarks/results/mix.json
+
 .PHONY: lint
 lint: $(INSTALLED) ## Check style, types, layers and the Dockerfile; chart and generated files are checked by tests
 	.venv/bin/ruff check .

@@ -13,11 +13,13 @@ what passes because of them worthless (`flatters`). Errors are never explained.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from vllm_upgrade_operator.api.checks import LATENCIES
 from vllm_upgrade_operator.api.spec import Metric
@@ -45,7 +47,8 @@ _POD_SPREAD = 0.05
 _FEWEST_REQUESTS = 50.0
 _FEWEST_LOOKS = 12.0
 _NAMES = 4
-_NAME_LENGTH = 64
+# A name comes from the pod: one of another form gets into no status and no message.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,63}")
 _FORMAT = 1
 _LONGEST_SENTENCE = 300
 
@@ -123,9 +126,9 @@ class Mix:
     Attributes:
         prompts: Prompt tokens per finished request.
         outputs: Generated tokens per finished request.
-        models: By model name, its share of the finished requests; `` (no name) is every request,
-            from which a name that comes up later begins.
-        adapters: By name, the share of looks in which it had requests; `` as with models.
+        models: By model name, its share of the finished requests; under no name every request is
+            counted as of none: with that a name begins that comes up later.
+        adapters: By name, the share of looks in which it had requests; no name as with models.
         rejected: The canary's rejections in the window.
         rejected_for_tokens: Those for prompt tokens.
     """
@@ -311,7 +314,7 @@ def _follow(
     counts: Counter[str] = Counter()
     for pods in seen.values():
         for _, by_name in pods.values():
-            counts.update({name[:_NAME_LENGTH]: n for name, n in by_name.items() if n and name})
+            counts.update({_shown(name): n for name, n in by_name.items() if n and name})
     for name, _ in counts.most_common():
         if name not in pairs and len(pairs) <= _NAMES:
             pairs[name] = deepcopy(pairs[""])
@@ -324,7 +327,12 @@ def _follow(
 
 
 def _of(by_name: Mapping[str, float], name: str) -> float:
-    return sum(n for other, n in by_name.items() if other[:_NAME_LENGTH] == name) if name else 0.0
+    return sum(n for other, n in by_name.items() if other and _shown(other) == name)
+
+
+def _shown(name: str) -> str:
+    """Give a name, or a number for one that is too long or holds other characters."""
+    return name if _NAME.fullmatch(name) else f"#{crc32(name.encode()):x}"
 
 
 def _requests_by_model(delta: Delta) -> tuple[float, Mapping[str, float]] | None:

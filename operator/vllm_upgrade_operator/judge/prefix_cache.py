@@ -78,8 +78,8 @@ class Caches:
     def add(self, look: Look) -> None:
         """Take a look into account.
 
-        Canary pods have to be in it from their admission on, though they are not judged yet. One
-        that is not in it is forgotten where its place is taken by others.
+        Canary pods should be in it from their admission on, though they are not judged yet. One
+        that is not in it is forgotten, unless no canary pod is.
         """
         self.stable.add(look.stable.values(), _kept(look.stable.values()))
         present = {_key(name): delta for name, delta in look.canary.items()}

@@ -226,6 +226,14 @@ def test_models_beyond_those_that_are_followed_count_together() -> None:
     assert "80% of them for other models, such as a with 20% against 100%" in found(mix).sentence
 
 
+def test_what_has_not_the_form_of_a_name_is_shown_as_a_number() -> None:
+    odd = {"finished_by_model": {"a": 20.0, "</b>\n" * 40: 80.0}}
+    mix = taken(odd, by_model(a=100.0))
+    sentence = found(mix).sentence
+    assert "</b>" not in sentence + mix.dump()
+    assert ", such as #52d02a23 with 80% against 0%" in sentence
+
+
 def test_an_adapter_that_only_the_canary_is_asked_for() -> None:
     finding = found(taken({"adapters": ("sql",)}, {"adapters": ()}))
     assert [d.kind for d in finding.differences] == [Kind.OTHER_ADAPTERS]

@@ -1,0 +1,1 @@
+"""How often the mix of requests is called different, in drawn traffic."""
