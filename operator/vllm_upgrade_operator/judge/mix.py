@@ -155,6 +155,19 @@ class Mix:
         tokens = _sum(look, "rejected_for_tokens")
         self.rejected_for_tokens = kept * self.rejected_for_tokens + tokens
 
+    def record(self) -> dict[str, Any]:
+        """Give what is known of both sides as plain values; None where a side had no requests.
+
+        Lengths are mean tokens per finished request, the rest are shares: of finished requests by
+        model, of looks by adapter.
+        """
+        return {
+            "prompt_tokens": _both(self.prompts),
+            "output_tokens": _both(self.outputs),
+            "models": {name: _both(pair) for name, pair in self.models.items() if name},
+            "adapters": {name: _both(pair) for name, pair in self.adapters.items() if name},
+        }
+
     def dump(self) -> str:
         """Write it down, in a few kilobytes at most."""
         return compact.write(
@@ -347,6 +360,13 @@ def _active_adapters(delta: Delta) -> tuple[float, Mapping[str, float]] | None:
 
 def _sum(look: Look, name: str) -> float:
     return sum(getattr(d, name) or 0.0 for d in look.canary.values())
+
+
+def _both(pair: Pair) -> dict[str, float | None]:
+    return {
+        name: side.mean if side.n > 0 else None
+        for name, side in (("canary", pair.canary), ("stable", pair.stable))
+    }
 
 
 def _written(pair: Pair) -> list[object]:

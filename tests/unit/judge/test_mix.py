@@ -263,6 +263,18 @@ def test_a_restart_of_the_operator_changes_nothing() -> None:
         assert mine.canary == pytest.approx(theirs.canary)
 
 
+def test_a_record_holds_both_sides_whether_they_differ_or_not() -> None:
+    mix = taken(by_model(a=75.0, b=25.0), {**by_model(a=100.0), "adapters": ("x",)}, looks=1)
+    record = mix.record()
+    assert record["models"] == {
+        "a": {"canary": 0.75, "stable": 1.0},
+        "b": {"canary": 0.25, "stable": 0.0},
+    }
+    assert record["adapters"] == {"x": {"canary": None, "stable": 1.0}}
+    assert record["prompt_tokens"]["stable"] == pytest.approx(400, rel=0.3)
+    assert Mix().record()["output_tokens"] == {"canary": None, "stable": None}
+
+
 def test_the_order_of_the_pods_does_not_matter() -> None:
     random = seeded(4)
     pods = {f"s{i}": drawn(random) for i in range(12)}

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.vllm.fixtures import read
-from vllm_upgrade_operator.judge.counters import Sample, delta
+from vllm_upgrade_operator.judge.counters import Sample, break_between, delta, settled
 from vllm_upgrade_operator.vllm.exposition import MalformedExpositionError
 from vllm_upgrade_operator.vllm.metrics import GENERATION_HANDLERS, NotVLLMError, parse
 from vllm_upgrade_operator.vllm.versions import parse_version
@@ -79,6 +80,17 @@ def test_agrees_with_the_general_parser(capture: str, name: str) -> None:
     assert sample.ttft.observations == sums["vllm:time_to_first_token_seconds_count"]
     assert sample.itl is not None
     assert sample.itl.observations == sums["vllm:inter_token_latency_seconds_count"]
+
+
+@pytest.mark.parametrize("capture", ["0.29.0-v2-auto", SATURATED, "0.32.0-v2-forced"])
+def test_nothing_looks_like_a_restart_in_a_server_that_had_none(capture: str) -> None:
+    names = ("idle", "burst", "after")
+    version = parse_version(capture.partition("-")[0])
+    samples = [
+        parse(read(capture, f"metrics-{name}.txt"), taken_at=float(at), version=version)
+        for at, name in enumerate(names)
+    ]
+    assert [break_between(a, settled(a, b)) for a, b in pairwise(samples)] == [None, None]
 
 
 def test_before_0_32_rejections_are_the_5xx_answers_and_no_errors_too() -> None:
