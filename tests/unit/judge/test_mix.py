@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from localcluster.sim.engine import Limits, Speed
 from tests.unit.judge.answered import answered, drawn, look
+from tests.unit.judge.scraped import Server
 from tests.unit.judge.traffic import seeded
 from vllm_upgrade_operator.api.spec import Metric
 from vllm_upgrade_operator.judge.mix import Kind, Mix, compare, explains, flatters, load
@@ -136,6 +138,30 @@ def exact(prompt: float, looks: int, requests: float = 100.0) -> Mix:
         pods = {f"s{i}": answered(requests) for i in range(3)}
         mix.add(look({"c": answered(requests, prompt=prompt)}, pods))
     return mix
+
+
+GOOD = Limits(kv_blocks=8192, max_num_seqs=64)
+HARMFUL = {
+    "little memory": (Limits(kv_blocks=300, max_num_seqs=64), Speed()),
+    "slow steps": (GOOD, Speed(step_seconds=0.06)),
+    "slow prefill": (GOOD, Speed(prefill_tokens_per_second=3500.0)),
+    "few requests let in": (Limits(kv_blocks=400, max_num_queued_reqs=20), Speed()),
+    "few tokens let in": (Limits(kv_blocks=400, max_num_queued_tokens=1500), Speed()),
+}
+
+
+@pytest.mark.parametrize("harm", HARMFUL)
+def test_a_canary_does_not_make_its_own_excuse(harm: str) -> None:
+    """What finishes under a backlog, or is let in at all, might be another mix than what came."""
+    random, mix = seeded(2), Mix()
+    canary = Server(*HARMFUL[harm])
+    stable = [Server(GOOD) for _ in range(3)]
+    for _ in range(12):
+        for server in (canary, *stable):
+            server.load(random, 10.0, 10.0, prompt=300.0, output=80.0)
+        mix.add(look({"c": canary.look()}, {f"s{i}": s.look() for i, s in enumerate(stable)}))
+        assert compare(mix) is None
+    assert mix.prompts.canary.n > 300
 
 
 def test_a_small_difference_is_none_however_certain() -> None:
