@@ -27,6 +27,7 @@ Flag = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=6
 VariableName = Annotated[str, Field(pattern="^[ -<>-~]+$", min_length=1, max_length=256)]
 Increase = Annotated[str, Field(pattern="^[0-9]+([.][0-9]+)?%$", max_length=12)]
 Decrease = Annotated[str, Field(pattern="^(100|[0-9]{1,2}([.][0-9]+)?)%$", max_length=12)]
+Confidence = Annotated[str, Field(pattern="^[5-9][0-9]([.][0-9]{1,2})?%$", max_length=6)]
 LIMIT_PATTERN = "^([0-9]+([.][0-9]+)?%|([0-9]{1,5}(h|m|s|ms)){1,4})$"
 Limit = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=LIMIT_PATTERN, max_length=24)]
 """A whole number, a percentage or a duration: which of them, the metric says."""
@@ -256,6 +257,11 @@ class Analysis(Model):
     warmup: Warmup = Field(default=Warmup(), description="When a pod begins to count.")
     min_requests: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
         100, description="Requests without which a check does not pass."
+    )
+    confidence: Confidence = Field(
+        "99%",
+        description="Chance that a harmless canary is not rolled back by what is counted, over the "
+        "whole upgrade with all its checks and looks; from 50% to 99.99%.",
     )
     on_inconclusive: Literal["Hold", "Rollback"] = Field(
         "Hold", description="What to do when maxDuration passes without a verdict."

@@ -106,6 +106,7 @@ class CheckStatus(Model):
     requests: Annotated[int, Field(ge=0)] = Field(description="Canary requests judged so far.")
     verdict: Short = Field(description="Pass, Harm, Hold or NotApplicable.")
     reason: Text = Field(description="Why, in a sentence.")
+    power: Text = Field("", description="Which harm would have been seen by now.")
 
 
 class KnownGoodStatus(Model):

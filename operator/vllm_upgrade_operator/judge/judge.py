@@ -1,40 +1,41 @@
 """The judge: from counters and earlier evidence to verdicts and the evidence to keep.
 
-A pure function. The rule, in words: per check a window of the last 20 to 24 looks is kept, in
-blocks of four. A limit is *broken* in a look where the window is beyond it by more than chance
-would do (one in ten thousand), and each of the last blocks is beyond it too: two of them for
-errors, five for what depends on a queue, which must also be worse than what any single stable pod
-went through lately. `Harm` is a limit that was broken in 3 of the last 5 looks. `Pass` needs
-`min_requests` canary requests and no limit that even looks broken. Everything else is `Hold`: a
-missing metric, too few requests, doubt.
+A pure function, called once per look. What can be counted request by request (rejections, errors,
+preemptions, latencies above a bucket bound) is judged by evidence that may be looked at any time,
+against the stable pods at the same moment: `Harm` where the evidence of all limits together leaves
+no more than 1 - confidence to chance, over the whole upgrade, or where it is flagrant. `Pass` needs
+evidence that the canary is safe, for each limit, and `min_requests`. Gauges are held against limits
+for a time. Everything else is `Hold`: a missing metric, too few requests, doubt.
 
-Where it is weak: near saturation the queues of equal pods differ for longer than the window. With
-simulated engines, looks of 1 s and 2 minutes per upgrade, a good canary beside three stable pods
-was rolled back in none of 16 runs at half of their capacity, 1 of 40 at 77 %, 6 of 40 at 90 %.
+Without canary pods a look teaches how noisy the stable pods are, and nothing is said.
 
-Hard limits act only where the canary is worse than stable pods at the same moment, as long as
-there are any: load that hurts all pods alike is no reason to roll back, nor to go on.
+The method with its figures is docs/judge.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.checks import LATENCIES
 from vllm_upgrade_operator.api.spec import Metric, Mode
-from vllm_upgrade_operator.judge import level, ratio, tail_latency
-from vllm_upgrade_operator.judge.evidence import OF_LOOKS, Evidence, load
+from vllm_upgrade_operator.judge import level, telling
+from vllm_upgrade_operator.judge.budget import enough
+from vllm_upgrade_operator.judge.counted import Counted
+from vllm_upgrade_operator.judge.held import Held
 from vllm_upgrade_operator.judge.limits import compares, signature, write_limit
 from vllm_upgrade_operator.judge.model import CheckResult, Judgement, Verdict
-from vllm_upgrade_operator.judge.take import LEVELS, Missing, Taken, take
+from vllm_upgrade_operator.judge.packed import pack, unpack
+from vllm_upgrade_operator.judge.safety import ENOUGH
+from vllm_upgrade_operator.judge.series import ALONE_LOOKS
 from vllm_upgrade_operator.judge.words import NONE, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vllm_upgrade_operator.api.checks import Check
-    from vllm_upgrade_operator.judge.finding import Finding
+    from vllm_upgrade_operator.judge.counted import Limit
+    from vllm_upgrade_operator.judge.events import Missing
     from vllm_upgrade_operator.judge.model import Look
 
 _PHRASES = {
@@ -46,7 +47,7 @@ _PHRASES = {
     Metric.END_TO_END_LATENCY: "end-to-end latency",
     Metric.KV_CACHE_USAGE: "KV cache usage",
     Metric.KV_CAPACITY: "tokens that the KV cache holds",
-    Metric.PREEMPTIONS: "preemptions per request",
+    Metric.PREEMPTIONS: "preempted requests",
     Metric.DRAFT_ACCEPTANCE: "accepted draft tokens",
 }
 
@@ -56,12 +57,59 @@ _APPROXIMATE = {
     Metric.ERRORS: " (5xx answers count as rejections, for want of a counter of those)",
 }
 
+# More load than stable pods have explains what a full queue does, and no error.
+_OF_LOAD = LATENCIES | {Metric.REJECTIONS, Metric.PREEMPTIONS}
+
+IDLE_LOOKS = 5
+"""Looks without a request after which what was found before says nothing of now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """What a verdict needs.
+
+    Attributes:
+        min_requests: Canary requests without which nothing passes.
+        confidence: Chance that a harmless canary is not rolled back, over the whole upgrade.
+    """
+
+    min_requests: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the limits of all checks say together.
+
+    Attributes:
+        broken: Limits of this check that are.
+        sharing: Limits that share the budget of errors.
+    """
+
+    broken: Sequence[Limit]
+    sharing: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A check with this look taken in."""
+
+    check: Check
+    kept: Counted | Held
+    missing: Missing | None
+
+    @property
+    def acts(self) -> bool:
+        return self.check.mode is Mode.ENFORCE
+
+    def limits(self) -> list[Limit]:
+        if self.missing is not None or not isinstance(self.kept, Counted):
+            return []
+        return self.kept.limits(self.check)
+
 
 def judge(
-    checks: Sequence[Check],
-    look: Look,
-    evidence: Mapping[str, str],
-    min_requests: int,
+    checks: Sequence[Check], look: Look, evidence: Mapping[str, str], demands: Demands
 ) -> Judgement:
     """Take one look into the evidence and say what it shows now.
 
@@ -69,17 +117,26 @@ def judge(
         checks: All checks; disabled ones are left out of the results.
         look: What happened since the look before.
         evidence: What the last judgement returned; empty at the beginning.
-        min_requests: Canary requests without which nothing passes.
+        demands: What a verdict needs.
     """
-    results: list[CheckResult] = []
-    kept: dict[str, str] = {}
-    for check in checks:
-        if check.mode is Mode.DISABLED:
-            continue
-        state = load(evidence.get(check.name), signature(check))
-        results.append(_one(check, look, state, min_requests))
-        kept[check.name] = state.dump(signature(check))
+    taken = [_take(c, look, evidence.get(c.name)) for c in checks if c.mode is not Mode.DISABLED]
+    kept = {t.check.name: pack(signature(t.check), t.kept.dump()) for t in taken}
+    if not look.canary:
+        return Judgement(results=(), evidence=kept, verdict=Verdict.HOLD)
+    results = _results(taken, look, demands)
     return Judgement(results=tuple(results), evidence=kept, verdict=_together(results))
+
+
+def _take(check: Check, look: Look, text: str | None) -> _Taken:
+    raw = unpack(text, signature(check))
+    kept: Counted | Held
+    if check.metric in level.GAUGES:
+        kept = Held() if raw is None else Held.load(raw)
+        if check.metric is Metric.DRAFT_ACCEPTANCE and _undrafted(look) is not None:
+            return _Taken(check, kept, None)
+        return _Taken(check, kept, level.take(check, look, kept))
+    kept = Counted() if raw is None else Counted.load(raw)
+    return _Taken(check, kept, kept.take(check, look))
 
 
 def _together(results: Sequence[CheckResult]) -> Verdict:
@@ -94,91 +151,121 @@ def _together(results: Sequence[CheckResult]) -> Verdict:
     return Verdict.HOLD
 
 
-def _one(check: Check, look: Look, state: Evidence, min_requests: int) -> CheckResult:
-    """Judge one check; `state` is brought up to date."""
+def _results(taken: Sequence[_Taken], look: Look, demands: Demands) -> list[CheckResult]:
+    """Judge every check; they share one budget of errors."""
+    acting = [limit for t in taken if t.acts for limit in t.limits()]
+    found = [limit.harm() for limit in acting]
+    budget = max(1, len(acting))
+    worst = max(found, default=0.0) if enough(found, demands.confidence) else None
+    results = []
+    for t in taken:
+        broken = [
+            limit
+            for limit in t.limits()
+            # Alone, or as the worst of several that are so together.
+            if limit.harm() >= budget / (1 - demands.confidence)
+            or (t.acts and limit.harm() == worst)
+            or limit.series.flagrant(limit.terms, of_load=t.check.metric in _OF_LOAD)
+        ]
+        results.append(_one(t, look, _Found(broken, budget), demands))
+    return results
+
+
+def _one(t: _Taken, look: Look, found: _Found, demands: Demands) -> CheckResult:
+    check, kept = t.check, t.kept
     blank = CheckResult(
         name=check.name,
         metric=check.metric.value,
         canary=NONE,
         stable=NONE,
         limit=write_limit(check),
-        requests=round(state.requests),
+        requests=round(kept.requests),
         verdict=Verdict.HOLD,
         reason="",
         observe_only=check.mode is Mode.OBSERVE,
     )
     if check.metric is Metric.DRAFT_ACCEPTANCE and (other := _undrafted(look)) is not None:
         return replace(blank, verdict=Verdict.NOT_APPLICABLE, reason=f"does not apply: {other}")
-    taken = take(check, look)
-    if isinstance(taken, Missing):
-        state.idle += 1
-        return replace(blank, reason=taken.why, doubtful=True, missing=not taken.exposed)
-    finding = _update(check, look, state, taken, min_requests)
-    verdict, reason = _verdict(check, state, finding, min_requests)
+    if t.missing is not None:
+        return replace(blank, reason=t.missing.why, doubtful=True, missing=not t.missing.exposed)
     observed = "only observed: " if blank.observe_only else ""
-    return replace(
-        blank,
-        canary=finding.canary,
-        stable=finding.stable,
-        requests=round(state.requests),
-        verdict=verdict,
-        reason=f"{observed}{_phrase(check, look)} {reason}",
-        doubtful=finding.broken or finding.doubtful,
+    said = (
+        _gauge(check, kept, blank, demands)
+        if isinstance(kept, Held)
+        else _count(kept, t, blank, found, demands)
     )
+    return replace(said, reason=f"{observed}{_phrase(check, look)} {said.reason}")
 
 
-def _update(check: Check, look: Look, state: Evidence, taken: Taken, min_requests: int) -> Finding:
-    """Add the look to the evidence and weigh it."""
-    if taken.bounds and taken.bounds != state.bounds:
-        fresh = Evidence(requests=state.requests, reference=state.reference, bounds=taken.bounds)
-        vars(state).update(vars(fresh))
-    state.alone = 0 if look.stable else state.alone + 1
-    if state.alone == OF_LOOKS:
-        state.forget_stable()
-    state.requests += taken.requests
-    if taken.block is None:
-        state.idle += 1
-        return _weigh(check, state, min_requests)
-    state.idle = 0
-    state.add(taken.block, taken.pods)
-    finding = _weigh(check, state, min_requests)
-    state.note(broken=finding.broken)
-    if finding.stable_value is not None:
-        state.reference = finding.stable_value
-    return finding
+def _gauge(check: Check, held: Held, blank: CheckResult, demands: Demands) -> CheckResult:
+    finding = level.weigh(check, held)
+    words = f"{finding.words}, in {plural(held.requests, 'request')}"
+    result = replace(blank, canary=finding.canary, stable=finding.stable)
+    if finding.broken:
+        return replace(result, verdict=Verdict.HARM, reason=words, doubtful=True)
+    hold = _too_little(held.requests, held.idle, demands)
+    if hold is None and finding.doubtful:
+        hold = "not certain yet"
+    if hold is None and compares(check) and not finding.compared:
+        hold = _nothing_beside(held.alone)
+    if hold is not None:
+        return replace(result, reason=f"{words}; {hold}", doubtful=finding.doubtful)
+    if held.alone and check.max is None:
+        words += "; no limit without stable pods to compare with"
+    return replace(result, verdict=Verdict.PASS, reason=words)
 
 
-def _weigh(check: Check, state: Evidence, min_requests: int) -> Finding:
-    if check.metric in LEVELS:
-        return level.weigh(check, state)
-    if check.metric in LATENCIES:
-        return tail_latency.weigh(check, state, min_requests)
-    return ratio.weigh(check, state)
+def _count(
+    counted: Counted, t: _Taken, blank: CheckResult, found: _Found, demands: Demands
+) -> CheckResult:
+    check = t.check
+    canary, stable = telling.values(check, counted)
+    result = replace(
+        blank,
+        canary=telling.show(check, canary),
+        stable=telling.show(check, stable),
+        power=telling.power(check, counted, found.sharing, demands.confidence),
+    )
+    if found.broken:
+        words = telling.sentence(check, counted, found.broken, clear=True)
+        return replace(result, verdict=Verdict.HARM, reason=words, doubtful=True)
+    words = telling.sentence(check, counted, (), clear=False)
+    limits = counted.limits(check)
+    doubtful = any(limit.suspicion() >= ENOUGH for limit in limits)
+    hold = _too_little(counted.requests, counted.idle, demands) or _unplaced(check, counted)
+    alone = limits[0].series.alone if limits else 0
+    if hold is None and compares(check) and alone < ALONE_LOOKS and stable is None:
+        hold = _nothing_beside(alone)
+    if hold is None and (doubtful or not (alone or all(limit.safe() for limit in limits))):
+        hold = telling.open_question(check, counted)
+    if hold is not None:
+        return replace(result, reason=f"{words}; {hold}", doubtful=doubtful)
+    if alone and check.max is None and check.metric not in LATENCIES:
+        words += "; no limit without stable pods to compare with"
+    if result.power:
+        words += f"; {result.power}"
+    return replace(result, verdict=Verdict.PASS, reason=words)
 
 
-def _verdict(
-    check: Check, state: Evidence, finding: Finding, min_requests: int
-) -> tuple[Verdict, str]:
-    if state.harmful and finding.broken:
-        return Verdict.HARM, f"{finding.words}; {plural(state.requests, 'request')} in all"
-    if state.requests < min_requests:
-        seen = f"{state.requests:.0f} of {plural(min_requests, 'request')}"
-        return Verdict.HOLD, f"{finding.words}; {seen}"
-    if finding.broken or finding.doubtful:
-        return Verdict.HOLD, f"{finding.words}; not certain yet"
-    if state.idle >= OF_LOOKS:
-        return Verdict.HOLD, f"{finding.words}; no new requests for {state.idle} looks"
-    if compares(check) and (state.alone or finding.stable_value is None):
-        if not state.alone:
-            return Verdict.HOLD, f"{finding.words}; stable pods got no requests to compare with"
-        if state.alone < OF_LOOKS or state.reference is None:
-            return Verdict.HOLD, f"{finding.words}; no stable pod to compare with was read"
-        if check.max is None and check.metric not in LATENCIES:
-            return Verdict.PASS, (
-                f"{finding.canary}: no limit without stable pods to compare with, "
-                f"after {plural(state.requests, 'request')}"
-            )
-    return Verdict.PASS, f"{finding.words}; {plural(state.requests, 'request')} in all"
+def _too_little(requests: float, idle: int, demands: Demands) -> str | None:
+    if requests < demands.min_requests:
+        return f"{requests:.0f} of {plural(demands.min_requests, 'request')}"
+    if idle >= IDLE_LOOKS:
+        return f"no new requests for {idle} looks"
+    return None
+
+
+def _unplaced(check: Check, counted: Counted) -> str | None:
+    """Say what is missing to know where a latency's limit by the stable pods is."""
+    if check.metric not in LATENCIES or check.max_increase is None or counted.place is not None:
+        return None
+    return "stable pods have too few requests yet to tell their tail"
+
+
+def _nothing_beside(alone: int) -> str | None:
+    if not alone:
+        return "stable pods got no requests to compare with"
+    return "no stable pod to compare with was read" if alone < ALONE_LOOKS else None
 
 
 def _phrase(check: Check, look: Look) -> str:

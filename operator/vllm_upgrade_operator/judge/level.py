@@ -1,4 +1,4 @@
-"""Checks of a gauge: queue depth, KV cache usage, KV cache capacity.
+"""Checks of a gauge: queue depth, KV cache usage, KV cache capacity, accepted draft tokens.
 
 Values of a gauge that follow each other are alike, so their number proves nothing: what counts is
 that the canary is beyond the limit in block after block.
@@ -9,22 +9,89 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from vllm_upgrade_operator.api.checks import RATIOS
 from vllm_upgrade_operator.api.spec import Metric
-from vllm_upgrade_operator.judge.evidence import CANARY_COUNT, CANARY_SUM, FLAGRANT_BLOCKS
-from vllm_upgrade_operator.judge.finding import Finding
+from vllm_upgrade_operator.judge import reading
+from vllm_upgrade_operator.judge.events import Missing, key, lacking
+from vllm_upgrade_operator.judge.held import CANARY_COUNT, CANARY_SUM, FLAGRANT_BLOCKS
 from vllm_upgrade_operator.judge.words import count, over_stable, percent, phrase, relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from vllm_upgrade_operator.api.checks import Check
-    from vllm_upgrade_operator.judge.evidence import Block, Evidence
+    from vllm_upgrade_operator.judge.counters import Delta
+    from vllm_upgrade_operator.judge.held import Block, Held
+    from vllm_upgrade_operator.judge.model import Look
 
 CONSISTENT_BLOCKS = 5
 """Blocks in a row, the last ones, whose means must each be beyond the limit."""
 
+MOST_PODS = 32
+"""Stable pods that are followed one by one: this has to fit into a status."""
+
 FLAGRANT_FACTOR = 4.0
 """Times the limit from which on fewer blocks are enough."""
+
+
+GAUGES = frozenset(
+    {Metric.QUEUE_DEPTH, Metric.KV_CACHE_USAGE, Metric.KV_CAPACITY, Metric.DRAFT_ACCEPTANCE}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What the window says.
+
+    Attributes:
+        canary: The canary's value, for display.
+        stable: The stable pods' value, for display.
+        compared: Whether there was a stable value to compare with.
+        broken: A limit is broken for as long as it takes.
+        doubtful: A limit is broken now: no reason to act, nor to go on.
+        words: A clause with the value and the limit it was held against.
+    """
+
+    canary: str
+    stable: str
+    compared: bool
+    broken: bool
+    doubtful: bool
+    words: str
+
+
+def take(check: Check, look: Look, held: Held) -> Missing | None:
+    """Take one look in; say what is missing where it cannot be used."""
+    canary, gone = reading.by_pod(look.canary, lambda d: reading.level(check.metric, d))
+    stable, gone_too = reading.by_pod(look.stable, lambda d: reading.level(check.metric, d))
+    if missing := lacking(check, look, gone, gone_too):
+        return missing
+    if look.canary:
+        held.requests += sum(d.offered or 0.0 for d in look.canary.values())
+        held.alone = 0 if look.stable else held.alone + 1
+    if check.metric is Metric.DRAFT_ACCEPTANCE:
+        # A pod that drafted nothing has no share of it that was accepted.
+        canary = {name: v for name, v in canary.items() if look.canary[name].draft_tokens}
+        stable = {name: v for name, v in stable.items() if look.stable[name].draft_tokens}
+        if look.canary and not canary:
+            held.idle += 1
+            return None
+    held.idle = 0
+    if _of_load(check) and not any(map(_works, look.stable.values())):
+        # The queue of a pod that nobody asks is empty: that is nothing to be compared with.
+        stable = {}
+    pods = {key(name): (value, 1.0) for name, value in sorted(stable.items())[:MOST_PODS]}
+    held.add(block(list(canary.values()), list(stable.values())) if canary else {}, pods)
+    return None
+
+
+def _of_load(check: Check) -> bool:
+    return check.metric in (Metric.QUEUE_DEPTH, Metric.KV_CACHE_USAGE)
+
+
+def _works(delta: Delta) -> bool:
+    """Whether a pod got requests in the look, or has some."""
+    return bool(delta.offered or delta.running or delta.waiting)
 
 
 def block(canary: Sequence[float], stable: Sequence[float]) -> Block:
@@ -40,18 +107,18 @@ def block(canary: Sequence[float], stable: Sequence[float]) -> Block:
     return look
 
 
-def weigh(check: Check, evidence: Evidence) -> Finding:
+def weigh(check: Check, held: Held) -> Finding:
     """Say what the last blocks show."""
-    show = percent if check.metric is Metric.KV_CACHE_USAGE else count
-    recent = evidence.recent(CONSISTENT_BLOCKS)
-    last = recent[-1] if recent else evidence.current
+    show = percent if check.metric in RATIOS else count
+    recent = held.recent(CONSISTENT_BLOCKS)
+    last = recent[-1] if recent else held.current
     limits = _limits(check)
     over = [limit for limit in limits if limit.beyond(last)]
     broken = (
         len(recent) == CONSISTENT_BLOCKS
         and any(
             all(limit.harmed(b) for b in recent)
-            and (limit.downwards or evidence.unprecedented(CONSISTENT_BLOCKS))
+            and (limit.downwards or held.unprecedented(CONSISTENT_BLOCKS))
             for limit in limits
         )
     ) or (
@@ -68,7 +135,7 @@ def weigh(check: Check, evidence: Evidence) -> Finding:
     return Finding(
         canary=show(canary),
         stable=show(stable),
-        stable_value=stable,
+        compared=stable is not None,
         broken=broken,
         doubtful=bool(over),
         words=phrase(

@@ -56,6 +56,7 @@ class CheckResult:
         observe_only: The check is shown and never acted on.
         doubtful: A limit looks broken and it may be chance, or the metric is missing: nothing good
             may be concluded yet.
+        power: Which harm would have been seen by now, as a clause; empty where nothing can be said.
         missing: Pods do not expose what the check needs; the reason names metric, side and pods.
     """
 
@@ -69,6 +70,7 @@ class CheckResult:
     reason: str
     observe_only: bool = False
     doubtful: bool = False
+    power: str = ""
     missing: bool = False
 
 

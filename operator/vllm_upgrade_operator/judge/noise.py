@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 LOUD = 2.5
 """Standard errors of excess pairs from which on the events are not taken for independent."""
 
+CLUMPED = 3.0
+"""Variance of the counts, in multiples of that of independent events, up to which it is enough to
+let each event count for so much less."""
+
 PRECISE = 0.15
 """Relative standard error of the pairs in blocks up to which silence is proof of calm."""
 
@@ -29,7 +33,7 @@ class State(StrEnum):
     """What is known of the noise."""
 
     QUIET = "quiet"
-    """Events are independent: each look is evidence."""
+    """Events are independent, or almost: each look is evidence."""
     UNKNOWN = "unknown"
     """Too little was seen: a block of looks is evidence, but no more than was seen calm before."""
     LOUD = "loud"
@@ -88,7 +92,9 @@ class Noise:
         blocks: Blocks times stable pods.
         single: With one pod, over all blocks: bad events, requests, pairs of bad events of a block,
             squares of its requests.
+        spans: Bad events, and in how many of a pod's looks and blocks they were.
         state: What the noise was taken for when the last block ended.
+        weight: For how much an event counts since then, 0 to 1.
     """
 
     looks: int = 0
@@ -97,7 +103,10 @@ class Noise:
     by_block: Pairs = field(default_factory=Pairs)
     blocks: int = 0
     single: list[float] = field(default_factory=lambda: [0.0] * 4)
+    spans: list[float] = field(default_factory=lambda: [0.0] * 3)
     state: State = State.UNKNOWN
+
+    weight: float = 1.0
 
     def look(self, stable: list[tuple[float, float]]) -> None:
         """Learn from one look at the stable pods."""
@@ -108,16 +117,26 @@ class Noise:
         if len(stable) > 1:
             self.by_look.add(stable)
 
-    def block(self, stable: list[tuple[float, float]], looks: list[tuple[float, float]]) -> None:
-        """Learn from a block: its sums by pod, and its looks where there is one pod."""
+    def block(
+        self, stable: list[tuple[float, float]], looks: int, single: list[tuple[float, float]]
+    ) -> None:
+        """Learn from a block.
+
+        Args:
+            stable: Its sums, by pod.
+            looks: How many it has.
+            single: Its looks one by one, where there is one pod.
+        """
         if not any(n > 0 for _, n in stable):
             return
         self.blocks += len(stable)
+        for i, more in enumerate((sum(x for x, _ in stable), len(stable) * looks, len(stable))):
+            self.spans[i] += more
         if len(stable) > 1:
             self.by_block.add(stable)
         else:
-            self._alone(stable[0], looks)
-        self.state = self._state()
+            self._alone(stable[0], single)
+        self._conclude()
 
     def _alone(self, whole: tuple[float, float], looks: list[tuple[float, float]]) -> None:
         self.by_look.add(looks)
@@ -138,12 +157,21 @@ class Noise:
         """Looks that learning takes."""
         return LEARNING_LOOKS[min(max(self.pods, 1), len(LEARNING_LOOKS)) - 1]
 
-    def _state(self) -> State:
-        if self.by_look.surprise >= LOUD or self.by_block.surprise >= LOUD:
-            return State.LOUD
-        if self.looks < self.wanted or self.by_block.error > PRECISE:
-            return State.UNKNOWN
-        return State.QUIET
+    def _conclude(self) -> None:
+        bad, looks, blocks = self.spans
+        # Excess pairs times the events of a span are the excess of their variance.
+        clumps = [
+            1 + pairs.excess * bad / spans
+            for pairs, spans in ((self.by_look, looks), (self.by_block, blocks))
+            if pairs.surprise >= LOUD and spans
+        ]
+        self.weight = 1 / max([1.0, *clumps])
+        if self.weight < 1 / CLUMPED:
+            self.state = State.LOUD
+        elif self.looks < self.wanted or self.by_block.error > PRECISE:
+            self.state = State.UNKNOWN
+        else:
+            self.state = State.QUIET
 
     @property
     def block_cap(self) -> float:

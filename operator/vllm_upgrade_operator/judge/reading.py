@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from vllm_upgrade_operator.api.spec import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from vllm_upgrade_operator.judge.counters import Delta, Histogram
 
@@ -18,32 +18,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many events `of` so many, in so many requests."""
+    """So many events `of` so many requests."""
 
     events: float
     of: float
-    requests: float
 
 
 def share(metric: Metric, delta: Delta) -> Share | None:
     """Read a ratio from one pod; None where one of its counters is missing."""
     match metric:
         case Metric.REJECTIONS:
-            return _share(delta.rejected, delta.offered, delta.offered)
+            return _share(delta.rejected, delta.offered)
         case Metric.ERRORS:
-            return _share(delta.errors, delta.offered, delta.offered)
+            return _share(delta.errors, delta.offered)
         case Metric.PREEMPTIONS:
-            return _share(delta.preemptions, delta.finished, delta.finished)
-        case Metric.DRAFT_ACCEPTANCE:
-            return _share(delta.accepted_tokens, delta.draft_tokens, delta.offered)
+            return _share(delta.preemptions, delta.finished)
         case _:
             raise ValueError(f"{metric} is no ratio of counters")
 
 
-def _share(events: float | None, of: float | None, requests: float | None) -> Share | None:
-    if events is None or of is None or requests is None:
-        return None
-    return Share(events=events, of=of, requests=requests)
+def _share(events: float | None, of: float | None) -> Share | None:
+    return None if events is None or of is None else Share(events=events, of=of)
 
 
 def level(metric: Metric, delta: Delta) -> float | None:
@@ -55,6 +50,11 @@ def level(metric: Metric, delta: Delta) -> float | None:
             return delta.kv_usage
         case Metric.KV_CAPACITY:
             return delta.kv_capacity_tokens
+        case Metric.DRAFT_ACCEPTANCE:
+            drafted, accepted = delta.draft_tokens, delta.accepted_tokens
+            if drafted is None or accepted is None:
+                return None
+            return accepted / drafted if drafted > 0 else 0.0
         case _:
             raise ValueError(f"{metric} is no gauge")
 
@@ -76,7 +76,7 @@ FIGURES = {
     Metric.REJECTIONS: ("rejected", "offered"),
     Metric.ERRORS: ("errors", "offered"),
     Metric.PREEMPTIONS: ("preemptions", "finished"),
-    Metric.DRAFT_ACCEPTANCE: ("draft_tokens", "accepted_tokens", "offered"),
+    Metric.DRAFT_ACCEPTANCE: ("draft_tokens", "accepted_tokens"),
     Metric.QUEUE_DEPTH: ("waiting",),
     Metric.KV_CACHE_USAGE: ("kv_usage",),
     Metric.KV_CAPACITY: ("kv_capacity_tokens",),
@@ -99,19 +99,12 @@ def absent(metric: Metric, pods: Iterable[Delta]) -> list[str]:
     )
 
 
-def read_all(pods: Mapping[str, T | None]) -> tuple[list[T], list[str]]:
-    """Part what was read from the names of the pods where the metric is missing."""
+def by_pod(
+    pods: Mapping[str, Delta], read: Callable[[Delta], T | None]
+) -> tuple[dict[str, T], list[str]]:
+    """Part what was read, by pod, from the names of the pods where the metric is missing."""
+    values = {name: read(delta) for name, delta in pods.items()}
     return (
-        [value for value in pods.values() if value is not None],
-        sorted(name for name, value in pods.items() if value is None),
+        {name: value for name, value in values.items() if value is not None},
+        sorted(name for name, value in values.items() if value is None),
     )
-
-
-def add_shares(shares: Iterable[Share]) -> Share:
-    """Add up over pods."""
-    events = of = requests = 0.0
-    for one in shares:
-        events += one.events
-        of += one.of
-        requests += one.requests
-    return Share(events, of, requests)

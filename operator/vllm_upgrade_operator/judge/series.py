@@ -36,6 +36,12 @@ FLOOR = 0.01
 """Share of bad events that a canary has to be shown to stay below, where no limit is given and bad
 events are too rare to compare."""
 
+LEAST_SHARE = 0.002
+"""Share of bad events below which nobody has to be shown to stay: it takes 2,000 requests."""
+
+MOST_PODS = 64
+"""Stable pods, those that have gone too, that are remembered one by one."""
+
 _LEAST_BAD_FOR_GATE = 3.0
 _QUARTER = 0.25
 _FADE = 1 - 1 / spread.RECENT_LOOKS
@@ -52,11 +58,14 @@ class Terms:
         margin: How many times the stable pods' share of bad events the canary's may be.
         limit: Share that is allowed whatever the stable pods have; None where only they count.
             With a limit harm is a canary that is beyond both.
+        slack: How many times the limit a canary has to be shown to stay below: to be just at it is
+            allowed, and nobody can show to be below just that.
         floor: Share below which bad events are good enough where they are too rare to compare.
     """
 
     margin: float
     limit: float | None = None
+    slack: float = 1.0
     floor: float = FLOOR
 
     @property
@@ -67,7 +76,9 @@ class Terms:
     @property
     def must_not_share(self) -> float:
         """The share of bad events that it must be shown not to have."""
-        return min(0.95, self.floor if self.limit is None else self.limit * max(1.0, self.margin))
+        if self.limit is None:
+            return self.floor
+        return min(0.95, max(LEAST_SHARE, self.limit * self.slack))
 
 
 @dataclass(slots=True)
@@ -156,23 +167,28 @@ class Series:
             self.recent[i] = self.recent[i] * _FADE + value
         state = self.noise.state
         at_once = state is State.QUIET
+        # In a clump of bad events only the first is news.
+        w = self.noise.weight
         for bet, term in zip(self.bets, terms, strict=True):
             if n0 > 0 and n1 > 0:
                 null = n1 * term.margin / (n1 * term.margin + n0)
-                bet.compared.look(x1, x1 + x0, null, at_once=at_once)
+                bet.compared.look(w * x1, w * (x1 + x0), null, at_once=at_once)
             if term.limit is not None:
-                bet.limited.look(x1, n1, term.limit, at_once=at_once)
+                bet.limited.look(w * x1, w * n1, term.limit, at_once=at_once)
             if state is State.LOUD:
                 bet.safety.keep((x1, n1), (x0, n0))
             else:
-                bet.safety.look((x1, n1), (x0, n0), term.must_not, term.must_not_share)
+                bet.safety.look(
+                    (w * x1, w * n1), (w * x0, w * n0), term.must_not, term.must_not_share
+                )
 
     def _close(self, terms: list[Terms]) -> None:
         """End a block."""
-        self.noise.block(list(self.stable.values()), self.single)
+        self.noise.block(list(self.stable.values()), BLOCK_LOOKS, self.single)
         cap, dispersion = self.noise.block_cap, self.noise.dispersion
         most = max((n for _, n in self.stable.values()), default=0.0)
-        enough = all(n >= _QUARTER * most for _, n in self.canary.values())
+        canary = [(x, n) for x, n in self.canary.values() if n > 0]
+        enough = all(n >= _QUARTER * most for _, n in canary)
         for bet, term in zip(self.bets, terms, strict=True):
             bet.compared.close(cap)
             bet.limited.close(cap)
@@ -182,26 +198,32 @@ class Series:
                 (len(self.canary), len(self.stable)),
                 dispersion,
             )
-            if enough and term.limit is None:
+            if enough:
+                least = term.limit or 0.0
                 bet.ranks.block(
-                    [x / n / term.margin for x, n in self.canary.values() if n > 0],
+                    [x / n / term.margin if x > least * n else 0.0 for x, n in canary],
                     [x / n for x, n in self.stable.values() if n > 0],
                 )
         self.canary, self.stable, self.single = {}, {}, []
+        while len(self.pods) > MOST_PODS:
+            del self.pods[next(iter(self.pods))]
 
-    def harm(self, index: int, term: Terms) -> float:
-        """Give the evidence that the canary breaks a limit; 1 is none."""
+    def evidence(self, index: int, term: Terms) -> float:
+        """Give the evidence that the canary breaks a limit, if pods are alike; 1 is none."""
         bet = self.bets[index]
         loud = self.noise.state is State.LOUD
         if self.is_alone:
             return 0.0 if loud else bet.limited.value
         counts = 0.0 if loud else bet.compared.value
-        if term.limit is None:
-            counts = FAST_PART * counts + (1 - FAST_PART) * bet.ranks.value
-        else:
+        if term.limit is not None:
             counts = min(counts, bet.limited.value)
+        return FAST_PART * counts + (1 - FAST_PART) * bet.ranks.value
+
+    def harm(self, index: int, term: Terms) -> float:
+        """Give the evidence that it does, and not for being a pod of its own."""
+        evidence = self.evidence(index, term)
         # Less than at the beginning is no evidence, whatever the pods are like.
-        return counts if counts <= 1 or self.gate_open(term) else 0.0
+        return evidence if evidence <= 1 or self.is_alone or self.gate_open(term) else 0.0
 
     def flagrant(self, term: Terms, *, of_load: bool) -> bool:
         """Whether the last looks are too bad to wait for evidence."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vllm_upgrade_operator.api.checks import resolve_checks
+from vllm_upgrade_operator.api.checks import fraction_of, resolve_checks
 from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import CheckStatus, Evidence, Mode, Phase
-from vllm_upgrade_operator.judge.judge import judge
+from vllm_upgrade_operator.judge.judge import Demands, judge
 from vllm_upgrade_operator.judge.model import Look, Verdict
 from vllm_upgrade_operator.upgrade import sight
 from vllm_upgrade_operator.upgrade.flow import remember, since
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.observation import Observation, Pod
 
 JUDGED = frozenset({Phase.CANARY, Phase.HALTED, Phase.PROMOTING, Phase.BAKING})
-_LOOKED_AT = JUDGED | {Phase.VERIFYING, Phase.ROLLING_BACK}
+# How noisy stable pods are is learned while the canary loads.
+_LEARNING = frozenset({Phase.STARTING, Phase.VERIFYING})
+_LOOKED_AT = JUDGED | _LEARNING | {Phase.ROLLING_BACK}
 
 # A look may come a little early: timers of the event loop are not exact, and a look that is put
 # off to the next wake-up would halve the rate.
@@ -62,6 +64,8 @@ def look(
     # The next look is due an interval after this one began, however long the pods took.
     status = remember(status, look_at=rfc3339(o.looked_at or now))
     sides = _sides(o, status)
+    if status.phase in _LEARNING:
+        status, _ = _learned(o, status, {}, _deltas(stable_pods(o)), now)
     if status.phase not in JUDGED:
         return sight.note_unread(o, sides, status, now), None
     status, judgement = _judged(o, sight.note_traffic(sides, status, now), now)
@@ -81,18 +85,16 @@ def _judged(
 ) -> tuple[VLLMUpgradeStatus, Judgement | None]:
     peers = stable_pods(o)
     canary, stable = _deltas(judged_pods(o, status, now)), _deltas(peers)
-    if not canary or (peers and not stable):
-        # Blind: what was found before stays on show, but nothing may go on because of it.
+    blind = bool(peers) and not stable
+    if not canary and not blind:
+        status, _ = _learned(o, status, {}, stable, now)
+    if not canary or blind:
+        # What was found before stays on show, but nothing may go on because of it.
         if _unread(o, status):
             status = remember(status, doubt=_UNREAD)
         judged = status.phase in (Phase.CANARY, Phase.HALTED)
         return (status.model_copy(update={"verdict": Verdict.HOLD}) if judged else status), None
-    judgement = judge(
-        resolve_checks(o.spec.analysis.checks),
-        Look(at=now, canary=canary, stable=stable),
-        {e.name: e.value for e in status.evidence},
-        o.spec.analysis.min_requests,
-    )
+    status, judgement = _learned(o, status, canary, stable, now)
     checks = tuple(
         CheckStatus(
             name=r.name,
@@ -102,10 +104,10 @@ def _judged(
             requests=r.requests,
             verdict=r.verdict,
             reason=r.reason,
+            power=r.power,
         )
         for r in judgement.results
     )
-    evidence = tuple(Evidence(name=n, value=v) for n, v in sorted(judgement.evidence.items()))
     doubts = [r.reason for r in judgement.results if r.doubtful and not r.observe_only]
     if _unread(o, status):
         doubts.append(_UNREAD)
@@ -117,9 +119,28 @@ def _judged(
     if verdict is Verdict.PASS:
         status = remember(status, passed_at=rfc3339(now))
     return (
-        status.model_copy(update={"checks": checks, "evidence": evidence, "verdict": verdict}),
+        status.model_copy(update={"checks": checks, "verdict": verdict}),
         judgement,
     )
+
+
+def _learned(
+    o: Observation,
+    status: VLLMUpgradeStatus,
+    canary: Mapping[str, Delta],
+    stable: Mapping[str, Delta],
+    now: float,
+) -> tuple[VLLMUpgradeStatus, Judgement]:
+    """Take a look into the evidence."""
+    analysis = o.spec.analysis
+    judgement = judge(
+        resolve_checks(analysis.checks),
+        Look(at=now, canary=canary, stable=stable),
+        {e.name: e.value for e in status.evidence},
+        Demands(min_requests=analysis.min_requests, confidence=fraction_of(analysis.confidence)),
+    )
+    evidence = tuple(Evidence(name=n, value=v) for n, v in sorted(judgement.evidence.items()))
+    return status.model_copy(update={"evidence": evidence}), judgement
 
 
 def harm(judgement: Judgement) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.durations import seconds_of
-from vllm_upgrade_operator.judge.evidence import OF_LOOKS
+from vllm_upgrade_operator.judge.judge import IDLE_LOOKS
 from vllm_upgrade_operator.upgrade import conditions
 from vllm_upgrade_operator.upgrade.flow import phase_since, remember, since
 from vllm_upgrade_operator.upgrade.names import CANARY
@@ -178,7 +178,7 @@ def _untouched(
     began = since(progress.step_since, phase_since(status, now))
     canary_since = since(progress.canary_asked_at, began)
     stable_since = since(progress.stable_asked_at, began)
-    patience = OF_LOOKS * seconds_of(o.spec.analysis.interval)
+    patience = IDLE_LOOKS * seconds_of(o.spec.analysis.interval)
     canary_idle = _all_read(sides.admitted) and now - canary_since >= patience
     stable_idle = _all_read(sides.stable) and now - stable_since >= patience
     role = _role(sides.admitted[0]) if sides.admitted else ""

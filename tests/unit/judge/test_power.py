@@ -11,7 +11,7 @@ from localcluster.sim.engine import Limits, Speed
 from tests.unit.judge.engines import fleet
 from tests.unit.judge.traffic import GOOD, Behaviour, run, seeded
 from vllm_upgrade_operator.api.checks import DEFAULT_CHECKS
-from vllm_upgrade_operator.judge.judge import judge
+from vllm_upgrade_operator.judge.judge import Demands, judge
 from vllm_upgrade_operator.judge.model import Verdict
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.judge.counters import Delta, Histogram
-from vllm_upgrade_operator.judge.judge import judge
+from vllm_upgrade_operator.judge.judge import Demands, judge
 from vllm_upgrade_operator.judge.model import Look, Verdict
 
 if TYPE_CHECKING:
