@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SHOWN_LOOKS = 60
 """Looks over which values are shown: what was long ago fades."""
 
+UNASKED_LOOKS = 5
+"""Looks without a request to a stable pod after which there is nothing to compare with."""
+
 _FADE = 1 - 1 / SHOWN_LOOKS
 
 # Stable pods' observations in the tail before a limit is placed there; fewer are enough where the
@@ -75,6 +78,9 @@ class Counted:
             of both.
         requests: Canary requests so far.
         idle: Looks in a row in which the canary had none.
+        alone: Looks in a row without a stable pod.
+        unasked: Looks in a row in which no stable pod had requests.
+        asked: Looks in which one had.
     """
 
     relative: Series | None = None
@@ -85,6 +91,14 @@ class Counted:
     shown: list[list[float]] = field(default_factory=lambda: [[], []])
     requests: float = 0.0
     idle: int = 0
+    alone: int = 0
+    unasked: int = 0
+    asked: int = 0
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether there are stable pods that had requests lately."""
+        return self.asked > 0 and self.unasked < UNASKED_LOOKS
 
     def take(self, check: Check, look: Look) -> Missing | None:
         """Take one look in; say what is missing where it cannot be used."""
@@ -93,7 +107,8 @@ class Counted:
             if isinstance(read, Missing):
                 return read
             self._take_latencies(check, read)
-            self._note([b.requests for b in read.canary.values()])
+            canary = [b.requests for b in read.canary.values()]
+            self._note(canary, [b.requests for b in read.stable.values()])
             return None
         events = counted(check, look)
         if isinstance(events, Missing):
@@ -102,14 +117,20 @@ class Counted:
             self.relative = Series([Bet() for _ in _terms(check)])
         self.relative.look(_terms(check), events.canary, events.stable)
         self._show([_sum(events.canary.values()), _sum(events.stable.values())])
-        self._note([n for _, n in events.canary.values()])
+        canary = [n for _, n in events.canary.values()]
+        self._note(canary, [n for _, n in events.stable.values()])
         return None
 
-    def _note(self, requests: list[float]) -> None:
-        """Note the requests of each canary pod; without one there is nothing to note."""
-        self.requests += sum(requests)
-        if requests:
-            self.idle = 0 if sum(requests) > 0 else self.idle + 1
+    def _note(self, canary: list[float], stable: list[float]) -> None:
+        """Note the requests of each pod; without a canary pod there is nothing to compare."""
+        if sum(stable) > 0:
+            self.asked, self.unasked = self.asked + 1, 0
+        else:
+            self.unasked += 1
+        if canary:
+            self.requests += sum(canary)
+            self.idle = 0 if sum(canary) > 0 else self.idle + 1
+            self.alone = 0 if stable else self.alone + 1
 
     def _take_latencies(self, check: Check, read: Latencies) -> None:
         if read.bounds != self.bounds and read.bounds:
@@ -175,13 +196,14 @@ class Counted:
             "le": list(self.bounds[:-1]),
             "l": self.learned,
             "w": self.shown,
-            "n": [self.requests, self.idle],
+            "n": [self.requests, self.idle, self.alone, self.unasked, self.asked],
         }
 
     @classmethod
     def load(cls, raw: dict[str, Any]) -> Counted:
         """Read what `dump` wrote."""
         bounds = tuple(float(b) for b in raw["le"])
+        requests, idle, alone, unasked, asked = raw["n"]
         return cls(
             relative=None if raw["r"] is None else kept.load(raw["r"]),
             absolute=None if raw["a"] is None else kept.load(raw["a"]),
@@ -189,8 +211,11 @@ class Counted:
             bounds=(*bounds, math.inf) if bounds else (),
             learned=raw["l"],
             shown=raw["w"],
-            requests=raw["n"][0],
-            idle=raw["n"][1],
+            requests=requests,
+            idle=idle,
+            alone=alone,
+            unasked=unasked,
+            asked=asked,
         )
 
 

@@ -60,6 +60,9 @@ _APPROXIMATE = {
 # More load than stable pods have explains what a full queue does, and no error.
 _OF_LOAD = LATENCIES | {Metric.REJECTIONS, Metric.PREEMPTIONS}
 
+_IDLE_PEERS = "stable pods got no requests to compare with"
+_UNREAD_PEERS = "no stable pod to compare with was read"
+
 IDLE_LOOKS = 5
 """Looks without a request after which what was found before says nothing of now."""
 
@@ -207,7 +210,10 @@ def _gauge(check: Check, held: Held, blank: CheckResult, demands: Demands) -> Ch
     if hold is None and finding.doubtful:
         hold = "not certain yet"
     if hold is None and compares(check) and not finding.compared:
-        hold = _nothing_beside(held.alone)
+        if not held.alone:
+            hold = _IDLE_PEERS
+        elif held.alone < ALONE_LOOKS or not held.worst:
+            hold = _UNREAD_PEERS
     if hold is not None:
         return replace(result, reason=f"{words}; {hold}", doubtful=finding.doubtful)
     if held.alone and check.max is None:
@@ -232,10 +238,10 @@ def _count(
     words = telling.sentence(check, counted, (), clear=False)
     limits = counted.limits(check)
     doubtful = any(limit.suspicion() >= ENOUGH for limit in limits)
-    hold = _too_little(counted.requests, counted.idle, demands) or _unplaced(check, counted)
-    alone = limits[0].series.alone if limits else 0
-    if hold is None and compares(check) and alone < ALONE_LOOKS and stable is None:
-        hold = _nothing_beside(alone)
+    alone = counted.alone
+    hold = _too_little(counted.requests, counted.idle, demands)
+    if hold is None and compares(check):
+        hold = _without_peers(check, counted)
     if hold is None and (doubtful or not (alone or all(limit.safe() for limit in limits))):
         hold = telling.open_question(check, counted)
     if hold is not None:
@@ -255,17 +261,17 @@ def _too_little(requests: float, idle: int, demands: Demands) -> str | None:
     return None
 
 
-def _unplaced(check: Check, counted: Counted) -> str | None:
-    """Say what is missing to know where a latency's limit by the stable pods is."""
-    if check.metric not in LATENCIES or check.max_increase is None or counted.place is not None:
+def _without_peers(check: Check, counted: Counted) -> str | None:
+    """Say what is missing to compare with; stable pods that are gone for good are not missed."""
+    if counted.alone >= ALONE_LOOKS and counted.asked:
         return None
-    return "stable pods have too few requests yet to tell their tail"
-
-
-def _nothing_beside(alone: int) -> str | None:
-    if not alone:
-        return "stable pods got no requests to compare with"
-    return "no stable pod to compare with was read" if alone < ALONE_LOOKS else None
+    if counted.alone:
+        return _UNREAD_PEERS
+    if not counted.has_peers:
+        return _IDLE_PEERS
+    if check.metric in LATENCIES and check.max_increase is not None and counted.place is None:
+        return "stable pods have too few requests yet to tell their tail"
+    return None
 
 
 def _phrase(check: Check, look: Look) -> str:

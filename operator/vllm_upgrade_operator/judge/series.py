@@ -166,7 +166,8 @@ class Series:
             self.totals[i] += value
             self.recent[i] = self.recent[i] * _FADE + value
         state = self.noise.state
-        at_once = state is State.QUIET
+        # Without stable pods there is nothing more to learn, and all pods are the candidate's.
+        at_once = state is State.QUIET or (self.is_alone and state is not State.LOUD)
         # In a clump of bad events only the first is news.
         w = self.noise.weight
         for bet, term in zip(self.bets, terms, strict=True):

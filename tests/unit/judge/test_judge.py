@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.judge.traffic import GOOD, run, seeded
+from tests.unit.judge.traffic import GOOD, demands, run, seeded
 from vllm_upgrade_operator.api.checks import DEFAULT_CHECKS, Check
 from vllm_upgrade_operator.api.spec import Metric, Mode
 from vllm_upgrade_operator.judge.counters import Delta, Histogram
@@ -74,7 +74,7 @@ class Judged:
         return result
 
     def _judge(self, look: Look) -> CheckResult:
-        judgement = judge(self.checks, look, self.evidence, self.min_requests)
+        judgement = judge(self.checks, look, self.evidence, demands(self.min_requests))
         self.evidence, self.verdict = judgement.evidence, judgement.verdict
         return judgement.results[0]
 
@@ -140,7 +140,7 @@ def test_a_metric_that_was_not_there_before_is_missing_for_one_look() -> None:
 def test_not_all_names_of_pods_are_listed() -> None:
     gone = calm(waiting=None, absent={"waiting": ("vllm:num_requests_waiting",)})
     look = Look(0.0, {"c1": gone, "c2": gone}, {f"s{i}": gone for i in range(5)})
-    (result,) = judge((CHECKS["queue"],), look, {}, 100).results
+    (result,) = judge((CHECKS["queue"],), look, {}, demands()).results
     assert result.reason == (
         "vllm:num_requests_waiting missing on canary pods c1, c2 and "
         "stable pods s0, s1, s2 and 2 more"
@@ -176,18 +176,21 @@ def test_a_check_that_is_observed_or_disabled_does_not_act() -> None:
     observed.look(calm(errors=5.0), times=20)
     assert observed.verdict is Verdict.PASS
     last = judge(
-        observed.checks, Look(0.0, {"c": calm(errors=5.0)}, {"s": calm()}), observed.evidence, 100
+        observed.checks,
+        Look(0.0, {"c": calm(errors=5.0)}, {"s": calm()}),
+        observed.evidence,
+        demands(),
     ).results[1]
     assert last.verdict is Verdict.HARM
     assert last.observe_only
     disabled = replace(CHECKS["errors"], mode=Mode.DISABLED)
     look = Look(0.0, {"c": calm()}, {"s": calm()})
-    assert judge((disabled,), look, {}, 1).results == ()
+    assert judge((disabled,), look, {}, demands(1)).results == ()
 
 
 def test_without_an_enforced_check_nothing_passes() -> None:
     look = Look(0.0, {"c": calm()}, {"s": calm()})
-    assert judge((), look, {}, 1).verdict is Verdict.HOLD
+    assert judge((), look, {}, demands(1)).verdict is Verdict.HOLD
 
 
 def test_approximate_rejections_are_called_so() -> None:
@@ -332,14 +335,14 @@ def test_a_changed_check_begins_again_and_the_others_go_on() -> None:
     judged.look(times=20)
     judged.checks = (replace(CHECKS["errors"], max=0.5), CHECKS["queue"])
     look = Look(0.0, {"c": calm()}, {"s": calm()})
-    results = judge(judged.checks, look, judged.evidence, 100).results
+    results = judge(judged.checks, look, judged.evidence, demands()).results
     assert [r.requests for r in results] == [10, 210]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"v": 0}', "null"])
 def test_evidence_of_another_format_begins_again(text: str) -> None:
     look = Look(0.0, {"c": calm()}, {"s": calm()})
-    judgement = judge((CHECKS["errors"],), look, {"errors": text}, 100)
+    judgement = judge((CHECKS["errors"],), look, {"errors": text}, demands())
     assert judgement.results[0].requests == 10
 
 

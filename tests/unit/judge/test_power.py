@@ -9,10 +9,10 @@ import pytest
 
 from localcluster.sim.engine import Limits, Speed
 from tests.unit.judge.engines import fleet
-from tests.unit.judge.traffic import GOOD, Behaviour, run, seeded
+from tests.unit.judge.traffic import GOOD, Behaviour, demands, run, seeded
 from vllm_upgrade_operator.api.checks import DEFAULT_CHECKS
 from vllm_upgrade_operator.judge.judge import Demands, judge
-from vllm_upgrade_operator.judge.model import Verdict
+from vllm_upgrade_operator.judge.model import Look, Verdict
 
 if TYPE_CHECKING:
     from tests.unit.judge.engines import Fleet
@@ -104,13 +104,22 @@ def test_load_that_hurts_all_pods_alike_is_no_harm_and_no_pass() -> None:
 SMALL = Limits(max_num_seqs=16, kv_blocks=2000)
 
 
+LEARNING = 60
+
+
 def judge_fleet(pods: Fleet, looks: int) -> tuple[int | None, list[Judgement]]:
     """Judge until harm is found; give the look in which it was, and all judgements."""
     evidence: dict[str, str] = {}
     judgements: list[Judgement] = []
-    for number in range(1, looks + 1):
-        judgements.append(judge(DEFAULT_CHECKS, pods.look(), evidence, 100))
-        evidence = judgements[-1].evidence
+    for number in range(1 - LEARNING, looks + 1):
+        look = pods.look()
+        if number < 1:
+            look = Look(at=look.at, canary={}, stable=look.stable)
+        judgement = judge(DEFAULT_CHECKS, look, evidence, demands())
+        evidence = judgement.evidence
+        if number < 1:
+            continue
+        judgements.append(judgement)
         if judgements[-1].verdict is Verdict.HARM:
             return number, judgements
     return None, judgements

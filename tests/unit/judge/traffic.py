@@ -24,6 +24,11 @@ BOUNDS = (
 )
 
 
+def demands(min_requests: int = 100) -> Demands:
+    """Give what a verdict needs by default."""
+    return Demands(min_requests=min_requests, confidence=0.99)
+
+
 def seeded(seed: int) -> Random:
     """Give a source of draws that are the same in every run."""
     return Random(seed)  # noqa: S311 - no secrets here
@@ -127,18 +132,20 @@ def run(  # noqa: PLR0913 - what a case is made of
     stables: int = 3,
     looks: int = 120,
     min_requests: int = 100,
+    learning: int = 60,
 ) -> Run:
-    """Judge look after look, until harm is found."""
+    """Judge look after look, until harm is found; stable pods are looked at before."""
     evidence: dict[str, str] = {}
     pass_at: int | None = None
-    for number in range(1, looks + 1):
+    for number in range(1 - learning, looks + 1):
         behaviour = canary if isinstance(canary, Behaviour) else canary(number)
+        pods = canaries if number > 0 else 0
         look = Look(
             at=float(number),
-            canary={f"c{i}": behaviour.draw(random) for i in range(canaries)},
+            canary={f"c{i}": behaviour.draw(random) for i in range(pods)},
             stable={f"s{i}": stable.draw(random) for i in range(stables)},
         )
-        judgement = judge(checks, look, evidence, min_requests)
+        judgement = judge(checks, look, evidence, demands(min_requests))
         evidence = judgement.evidence
         if judgement.verdict is Verdict.HARM:
             return Run(judgement, number, pass_at)
