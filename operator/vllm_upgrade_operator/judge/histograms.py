@@ -40,11 +40,6 @@ def above(counts: Sequence[float], index: int) -> float:
     return sum(counts[index + 1 :])
 
 
-def bucket_of(bounds: Sequence[float], value: float) -> int:
-    """Give the index of the bucket that a value falls into."""
-    return next(i for i, bound in enumerate(bounds) if value <= bound)
-
-
 def per_bucket(cumulative: Sequence[float]) -> list[float]:
     """Turn cumulative counts into counts per bucket."""
     return [count - (cumulative[i - 1] if i else 0.0) for i, count in enumerate(cumulative)]

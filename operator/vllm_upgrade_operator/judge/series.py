@@ -240,11 +240,24 @@ class Series:
         x1, n1, x0, n0 = self.recent
         if self.totals[0] < _LEAST_BAD_FOR_GATE or n1 <= 0 or n0 <= 0:
             return False
-        return (x1 + 0.5) / n1 > term.margin * self.allowance * (x0 + 0.5) / n0
+        # Odds, for a share has no room above 1.
+        odds, stable_odds = (x1 + 0.5) / (n1 - x1 + 0.5), (x0 + 0.5) / (n0 - x0 + 0.5)
+        return odds > term.margin * self.allowance * stable_odds
 
     def safe(self, index: int, term: Terms) -> bool:
         """Whether the canary was shown to keep a limit, and still looks like it."""
-        return self.bets[index].safety.shown and not self.beyond(term)
+        return (
+            self.bets[index].safety.shown
+            and not self.beyond(term)
+            and not self.beyond_with_stable(term)
+        )
+
+    def beyond_with_stable(self, term: Terms) -> bool:
+        """Whether it is beyond a limit of its own, as stable pods may be too."""
+        x1, n1, _, _ = self.totals
+        if term.limit is None or term.margin > 1 or x1 < FEW_EVENTS:
+            return False
+        return x1 > term.limit * n1
 
     def beyond(self, term: Terms) -> bool:
         """Whether the canary's share is on the wrong side, chance or not."""

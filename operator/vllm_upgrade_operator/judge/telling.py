@@ -135,6 +135,8 @@ def open_question(check: Check, counted: Counted) -> str:
         )
     if any(limit.series.beyond(limit.terms) for limit in limits):
         return "not certain yet"
+    if any(limit.series.beyond_with_stable(limit.terms) for limit in limits):
+        return "stable pods are not better: too much load, or a limit that cannot be kept"
     if any(limit.series.noise.state is State.LOUD for limit in limits):
         return "they come in bursts, so that safety takes longer to show"
     more = [_requests_to_go(limit) for limit in limits if not limit.safe()]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.judge.test_counters import BEFORE
+from vllm_upgrade_operator.api.checks import Check
 from vllm_upgrade_operator.api.spec import Metric
 from vllm_upgrade_operator.judge.counters import (
     COUNTERS,
@@ -22,11 +23,12 @@ from vllm_upgrade_operator.judge.counters import (
     settled,
 )
 from vllm_upgrade_operator.judge.model import Look
-from vllm_upgrade_operator.judge.reading import add_shares, share
+from vllm_upgrade_operator.judge.events import counted
 
 if TYPE_CHECKING:
     from random import Random
 
+REJECTIONS = Check(name="rejections", metric=Metric.REJECTIONS, max=0.01)
 _BOUNDS = (0.1, 1.0, math.inf)
 _COUNT = st.integers(min_value=0, max_value=1000)
 _GROWTH = st.tuples(*[_COUNT] * len(COUNTERS), *[_COUNT] * 3)
@@ -139,7 +141,7 @@ def test_the_order_of_the_pods_does_not_matter(
     pods = [(f"pod-{i}", c) for i, c in enumerate(changes) if c is not None]
     shuffled = random.sample(pods, len(pods))
     sums = [
-        add_shares(s for d in look.canary.values() if (s := share(Metric.REJECTIONS, d)))
+        counted(REJECTIONS, look)
         for look in (Look(0.0, dict(pods), {}), Look(0.0, dict(shuffled), {}))
     ]
     assert sums[0] == sums[1]
