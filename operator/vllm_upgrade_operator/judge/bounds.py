@@ -98,9 +98,10 @@ def of_stable(
     index = max(near, key=lambda i: (shows(i), -abs(bounds[i] - target)))
     share = above(counts, index) / total
     ratio = allowed(index) / share if share > 0 else MOST_MARGIN
-    return Place(
-        index, min(0.95, allowed(index)), max(factor, min(MOST_MARGIN, ratio)), factor, value
-    )
+    # A quantile that is kept has no more than its tail above; that much must be shown, not less.
+    slack = factor * max(1.0, (1 - q) / allowed(index))
+    margin = max(factor, min(MOST_MARGIN, ratio))
+    return Place(index, min(0.95, allowed(index)), margin, slack, value)
 
 
 def _longer(bounds: Sequence[float], counts: Sequence[float], value: float) -> float:

@@ -30,7 +30,7 @@ _FADE = 1 - 1 / SHOWN_LOOKS
 
 # Stable pods' observations in the tail before a limit is placed there; fewer are enough where the
 # canary is waiting for it.
-_IN_TAIL = 20.0
+_IN_TAIL = 10.0
 _IN_TAIL_AT_LEAST = 5.0
 
 
@@ -157,6 +157,8 @@ class Counted:
     def _learn(self, q: float, increase: float, read: Latencies) -> None:
         """Look for the limit's place until stable pods have shown enough of their tail."""
         seen = _added(read.stable.values())
+        if not seen:
+            return
         self.learned = [a + b for a, b in zip(self.learned or [0.0] * len(seen), seen, strict=True)]
         in_tail = sum(self.learned) * (1 - q)
         if in_tail >= (_IN_TAIL_AT_LEAST if read.canary else _IN_TAIL):

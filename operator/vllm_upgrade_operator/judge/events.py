@@ -125,7 +125,7 @@ def latencies(check: Check, look: Look) -> Latencies | Missing:
     stable, gone_too = reading.by_pod(look.stable, lambda d: reading.latency(check.metric, d))
     if missing := lacking(check, look, gone, gone_too):
         return missing
-    beside = stable if compares(check) else {}
+    beside = stable if compares(check) or not canary else {}
     bounds = {h.bounds for h in (*canary.values(), *beside.values())}
     if len(bounds) > 1:
         return Missing(

@@ -19,8 +19,10 @@ BAD_EVENTS = 10.0
 """Bad events of the canary that are needed, in so many looks at least."""
 
 SHARE = 0.4
+SHARE_IN_NOISE = 0.8
 TIMES_ALLOWED = 20.0
-"""Bad share of the canary's requests: the larger of this and so many times what is allowed."""
+"""Bad share of the canary's requests: the larger of this and so many times what is allowed; more
+where the stable pods' bad events come in bursts."""
 
 TIMES_STABLE = 4.0
 """How many times the stable pods' share the canary's must be."""
@@ -40,15 +42,16 @@ class Seen(NamedTuple):
     """Requests of a canary pod for each of a stable pod; 0 where there is nothing to compare."""
 
 
-def flagrant(looks: Sequence[Seen], allowed: float, *, of_load: bool) -> bool:
+def flagrant(looks: Sequence[Seen], allowed: float, *, of_load: bool, noisy: bool) -> bool:
     """Whether the last looks, at least two, are too bad to wait.
 
     Args:
         looks: The last ones, oldest first.
         allowed: The share of bad events that the check allows.
         of_load: Whether more load than stable pods have would explain it.
+        noisy: Whether stable pods have bursts.
     """
-    least = max(SHARE, TIMES_ALLOWED * allowed)
+    least = max(SHARE_IN_NOISE if noisy else SHARE, TIMES_ALLOWED * allowed)
     if least > 1:
         return False
     bad = of = stable_bad = stable_of = 0.0

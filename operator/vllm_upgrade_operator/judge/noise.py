@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-LOUD = 2.5
-"""Standard errors of excess pairs from which on the events are not taken for independent."""
+LOUD = 1.0
+"""Standard errors of excess pairs from which on events are not taken for independent: a little excess
+only makes each event count for a little less."""
 
 CLUMPED = 3.0
 """Variance of the counts, in multiples of that of independent events, up to which it is enough to
@@ -73,6 +74,13 @@ class Pairs:
     def excess(self) -> float:
         """By which fraction there are more pairs than expected; 0 where none are expected."""
         return self.seen / self.expected - 1 if self.expected > 0 else 0.0
+
+    @property
+    def sure_excess(self) -> float:
+        """The same less one standard error: a handful of events says little."""
+        if self.expected <= 0:
+            return 0.0
+        return max(0.0, (self.seen - math.sqrt(self.variance + 1)) / self.expected - 1)
 
     @property
     def error(self) -> float:

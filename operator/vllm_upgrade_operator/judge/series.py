@@ -155,11 +155,11 @@ class Series:
         if self.alone == ALONE_LOOKS:
             # What was won beside stable pods that were as bad is not won against them.
             for bet in self.bets:
-                bet.limited = Wager()
+                bet.limited = Wager(cap=bet.limited.cap)
         if stable and (self.allowance == math.inf or self.looks % BLOCK_LOOKS == 0):
             total = Pairs()
             total.add(self.pods.values())
-            self.allowance = spread.allowance(len(canary), len(stable), total.excess)
+            self.allowance = spread.allowance(len(canary), len(stable), total.sure_excess)
         load = n1 / len(canary) / (n0 / len(stable)) if n0 > 0 else 0.0
         self.last = [*self.last, Seen(x1, n1, x0, n0, load)][-LOOKS:]
         for i, value in enumerate((x1, n1, x0, n0)):
@@ -233,7 +233,8 @@ class Series:
             # All that was seen since the beginning: a few looks may be calm by chance.
             bad, of = _total(self.pods)
             allowed = term.margin * bad / of if of > 0 else 0.0
-        return flagrant(self.last, allowed, of_load=of_load)
+        noisy = self.noise.state is State.LOUD
+        return flagrant(self.last, allowed, of_load=of_load, noisy=noisy)
 
     def gate_open(self, term: Terms) -> bool:
         """Whether the canary is lately worse than pods that differ would be."""

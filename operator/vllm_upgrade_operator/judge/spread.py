@@ -27,8 +27,8 @@ def allowance(canary_pods: int, stable_pods: int, excess: float) -> float:
     Args:
         canary_pods: How many.
         stable_pods: How many.
-        excess: Pairs of bad events of the same pod over all time, as a fraction above chance: the
-            square of the pods' spread.
+        excess: Pairs of bad events of the same pod over all time, as a fraction above chance, as
+            far as it is sure: the square of the pods' spread.
     """
     if canary_pods < 1 or stable_pods < 1:
         return 1.0

@@ -133,16 +133,22 @@ def open_question(check: Check, counted: Counted) -> str:
             if not any(limit.harm() >= ENOUGH for limit in limits)
             else "looks worse, not certain yet"
         )
+    if any(_stable_too(limit) for limit in limits):
+        return "stable pods are beyond it too: too much load, or a limit that cannot be kept"
     if any(limit.series.beyond(limit.terms) for limit in limits):
         return "not certain yet"
-    if any(limit.series.beyond_with_stable(limit.terms) for limit in limits):
-        return "stable pods are not better: too much load, or a limit that cannot be kept"
     if any(limit.series.noise.state is State.LOUD for limit in limits):
         return "they come in bursts, so that safety takes longer to show"
     more = [_requests_to_go(limit) for limit in limits if not limit.safe()]
     if more and all(m is not None for m in more):
         return f"shown to be safe after some {max(m or 0 for m in more):.0f} requests more"
     return "not shown to be safe yet"
+
+
+def _stable_too(limit: Limit) -> bool:
+    """Whether canary and stable pods are beyond a limit that does not follow from the latter."""
+    series, terms = limit.series, limit.terms
+    return series.beyond_with_stable(terms) and series.stable_share > (terms.limit or 0.0)
 
 
 def _requests_to_go(limit: Limit) -> float | None:

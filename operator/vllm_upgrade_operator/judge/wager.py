@@ -22,12 +22,11 @@ LOOK_CAP = 3.28
 
 _START = 1 / (len(ODDS) + 1)
 _MOST = 1e12
-_LEAST = 1e-30
 
-# Per block: what goes to sleep and what wakes. A share that sleeps loses nothing while the canary
-# is good, so that harm which begins late does not have to make up for hours of losses.
-_TO_SLEEP = 0.1
-_TO_WAKE = 1 / 30
+# Per look: what goes to sleep and what wakes. A share that sleeps loses nothing while the canary is
+# good, so that harm which begins late does not have to make up for hours of losses.
+_TO_SLEEP = 1 / 120
+_TO_WAKE = 1 / 360
 
 
 _LOGS = tuple(math.log(odds) for odds in ODDS)
@@ -43,22 +42,25 @@ class Wager:
     """Bets on three degrees of harm, and a share that sleeps.
 
     Attributes:
-        awake: What the bets are worth, one per entry of `ODDS`.
+        awake: What the bets are worth, one per entry of `ODDS`, but for what is pending.
         asleep: What is not bet at present.
-        pending: Of the present block, where it counts as a whole: logarithms, one per bet.
+        pending: Won in the present block where a block counts as a whole: logarithms, one per bet.
+        cap: Most that counts of that.
     """
 
     awake: list[float] = field(default_factory=lambda: [_START] * len(ODDS))
     asleep: float = _START
     pending: list[float] = field(default_factory=lambda: [0.0] * len(ODDS))
+    cap: float = 0.0
 
     @property
     def value(self) -> float:
         """What all is worth; 1 at the beginning."""
-        return self.asleep + sum(self.awake)
+        worth = zip(self.awake, self.pending, strict=True)
+        return self.asleep + sum(a * math.exp(min(self.cap, p)) for a, p in worth)
 
     def look(self, bad: float, trials: float, null: float, *, at_once: bool) -> None:
-        """Bet on one look; `at_once` or when the block ends."""
+        """Bet on one look, which counts for itself or as part of the block."""
         if trials <= 0:
             return
         for i, odds in enumerate(ODDS):
@@ -67,24 +69,29 @@ class Wager:
                 self.awake[i] *= math.exp(min(LOOK_CAP, won))
             else:
                 self.pending[i] += won
-
-    def close(self, cap: float) -> None:
-        """End a block: take in what is pending, at most `cap`, and let some sleep or wake."""
-        for i, won in enumerate(self.pending):
-            if won:
-                self.awake[i] *= math.exp(min(cap, won))
-        self.pending = [0.0] * len(ODDS)
         bet, slept = sum(self.awake), self.asleep
         woken = slept * _TO_WAKE / len(ODDS)
-        self.awake = [min(_MOST, max(_LEAST, a * (1 - _TO_SLEEP) + woken)) for a in self.awake]
+        self.awake = [min(_MOST, a * (1 - _TO_SLEEP) + woken) for a in self.awake]
         self.asleep = min(_MOST, slept * (1 - _TO_WAKE) + bet * _TO_SLEEP)
+
+    def close(self, cap: float) -> None:
+        """End a block: take in what is pending.
+
+        Args:
+            cap: Most that the next block may add where it counts as a whole.
+        """
+        for i, won in enumerate(self.pending):
+            if won:
+                self.awake[i] = min(_MOST, self.awake[i] * math.exp(min(self.cap, won)))
+        self.pending = [0.0] * len(ODDS)
+        self.cap = cap
 
     def dump(self) -> list[float]:
         """Write it down as plain numbers."""
-        return [self.asleep, *self.awake, *self.pending]
+        return [self.asleep, self.cap, *self.awake, *self.pending]
 
     @classmethod
     def load(cls, numbers: list[float]) -> Wager:
         """Read what `dump` wrote."""
-        asleep, rest = numbers[0], numbers[1:]
-        return cls(rest[: len(ODDS)], asleep, rest[len(ODDS) :])
+        asleep, cap, *rest = numbers
+        return cls(rest[: len(ODDS)], asleep, rest[len(ODDS) :], cap)

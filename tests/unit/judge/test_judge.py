@@ -206,8 +206,9 @@ def test_seventeen_bad_requests_against_none() -> None:
     judged.learn(times=120)
     result = judged.look(calm(errors=1.0), times=17)
     assert result.verdict is Verdict.HOLD
-    assert "failed requests 10%, beyond the limit of 1% (stable 0%), in 170 requests; looks" in (
-        result.reason.replace("not clearly ", "")
+    assert result.reason == (
+        "failed requests 10%, not clearly beyond the limit of 1% (stable 0%), in 170 requests; "
+        "looks worse, not certain yet"
     )
     assert judged.look(calm(errors=1.0), times=23).verdict is Verdict.HARM
 
@@ -429,7 +430,7 @@ def test_a_check_of_ones_own() -> None:
     assert Judged(own).look(times=30).verdict is Verdict.PASS
     slow = Histogram((0.1, 0.5, 1.0, 2.5, INF), (0.0, 10.0, 10.0, 10.0, 10.0), 3.0)
     judged = Judged(own)
-    judged.learn(times=60)
+    judged.learn(times=180)
     result = judged.look(calm(ttft=slow), times=60)
     assert result.verdict is Verdict.HARM
     assert "time to first token p50" in result.reason

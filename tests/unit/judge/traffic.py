@@ -127,7 +127,7 @@ def run(  # noqa: PLR0913 - what a case is made of
     checks: Sequence[Check],
     *,
     canary: Behaviour | Callable[[int], Behaviour] = GOOD,
-    stable: Behaviour = GOOD,
+    stable: Behaviour | Callable[[int, int], Behaviour] = GOOD,
     canaries: int = 1,
     stables: int = 3,
     looks: int = 120,
@@ -143,7 +143,12 @@ def run(  # noqa: PLR0913 - what a case is made of
         look = Look(
             at=float(number),
             canary={f"c{i}": behaviour.draw(random) for i in range(pods)},
-            stable={f"s{i}": stable.draw(random) for i in range(stables)},
+            stable={
+                f"s{i}": (stable if isinstance(stable, Behaviour) else stable(number, i)).draw(
+                    random
+                )
+                for i in range(stables)
+            },
         )
         judgement = judge(checks, look, evidence, demands(min_requests))
         evidence = judgement.evidence

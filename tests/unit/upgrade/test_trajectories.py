@@ -174,7 +174,7 @@ def test_a_bake_does_not_end_in_doubt(*, heals: bool, end: str) -> None:
     world.run_until("Baking")
     world.run(26)
     world.candidate_delta = calm(errors=0.8)
-    world.run(5)
+    world.run(4)
     assert world.status.phase == "Baking"
     assert "looks wrong" in (world.status.message or "")
     if heals:

@@ -74,15 +74,20 @@ V2 = RunnerEvidence(runner=Runner.V2, how="Using V2 Model Runner")
 _BOUNDS = (0.1, 0.25, 0.5, 1.0, float("inf"))
 
 
-def calm(requests: float = 10.0, **changes: Any) -> Delta:
-    """Give one second of a healthy pod."""
+SCALE = 100.0
+"""So many requests does one of a test stand for, so that a look is enough evidence of safety."""
+
+
+def calm(requests: float = 10.0, errors: float = 0.0, **changes: Any) -> Delta:
+    """Give one second of a healthy pod; requests and errors are in units of `SCALE`."""
+    requests, errors = requests * SCALE, errors * SCALE
     fast = Histogram(bounds=_BOUNDS, counts=(requests,) * 5, total=requests * 0.05)
     values: dict[str, Any] = {
         "seconds": 1.0,
         "offered": requests,
         "rejected": 0.0,
         "rejections_approximate": False,
-        "errors": 0.0,
+        "errors": errors,
         "client_errors": 0.0,
         "preemptions": 0.0,
         "finished": requests,
