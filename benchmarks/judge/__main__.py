@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ def main() -> None:
     """Run the cases, write the figures down, and say what was reached."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.judge", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer cases, fewer upgrades")
+    parser.add_argument("--runs", type=int, help="most upgrades of a case")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--processes", type=int, default=2, help="at the same time")
     parser.add_argument("--results", type=Path, required=True, help="JSON file to write")
@@ -30,10 +32,13 @@ def main() -> None:
     cases = [c for c in CASES if options.only in c.name and (c.quick or not options.quick)]
     if not cases:
         parser.error(f"--only {options.only!r}: no case has this in its name")
+    size = QUICK if options.quick else WHOLE
+    if options.runs is not None:
+        size = replace(size, runs=options.runs)
     rows: list[Row] = []
     began = time.monotonic()
     with get_context("spawn").Pool(options.processes) as pool:
-        for found in run(cases, QUICK if options.quick else WHOLE, pool):
+        for found in run(cases, size, pool):
             rows += found
             print(f"{time.monotonic() - began:6.0f} s  {_line(found[0])}", flush=True)
     options.results.parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.judge import engine_traces, library, ours, synthetic
 from benchmarks.judge.bounds import wald_seconds
+from benchmarks.judge.cases import Question
 from benchmarks.judge.library import Setting
 from benchmarks.judge.peers import PEERS
 from benchmarks.judge.rows import Row, harmed_requests, row
@@ -44,7 +45,7 @@ class Size:
     spells: int
 
 
-WHOLE = Size(runs=100_000, peer_runs=500, spells=104)
+WHOLE = Size(runs=100_000, peer_runs=200, spells=104)
 QUICK = Size(runs=50, peer_runs=50, spells=52)
 
 
@@ -89,8 +90,10 @@ def _record(cases: Sequence[Case], size: Size, pool: Pool) -> None:
 
 def _chunks(case: Case, size: Size) -> list[_Chunk]:
     runs = min(case.runs, size.runs)
+    # Nobody else says what is safe.
+    shown_to_peers = 0 if case.question is Question.SAFE else size.peer_runs
     return [
-        _Chunk(case, number, min(_CHUNK, runs - start), start < size.peer_runs, size.spells)
+        _Chunk(case, number, min(_CHUNK, runs - start), start < shown_to_peers, size.spells)
         for number, start in enumerate(range(0, runs, _CHUNK))
     ]
 
