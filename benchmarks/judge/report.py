@@ -153,7 +153,7 @@ def _table_time(rows: Sequence[Row]) -> str:
         if row["false_rollback"]:
             text += f"; before onset {100 * row['false_rollback']:.3g} %"
         if row["rule"] == OURS and row["bound_ratio"] is not None:
-            text += f"; {row['bound_ratio']:g} x Wald ({row['wald_s']:g} s)"
+            text += f"; {row['bound_ratio']:g} x the bound ({row['wald_s']:g} s)"
         return text
 
     return "Median / 95th percentile in seconds; harmed requests (median):\n\n" + _table(rows, cell)

@@ -38,8 +38,8 @@ def row(case: Case, rule: str, outcome: Outcome, harmed: Floats, wald_seconds: f
         where that many were never rolled back; `harmed_requests`: median; `inconclusive`: share of
         harmless runs neither rolled back nor found safe after 15 minutes; `safe_median_s` and
         `safe_p95_s`: time until found safe; `wrongly_safe`: share of harmful runs found safe
-        after the onset and before a rollback; `bound_ratio`: `median_s` less one look over
-        `wald_s`.
+        after the onset and before a rollback; `bound_ratio`: `median_s` over `wald_s` and one
+        look, since no rule acts between two looks.
     """
     runs = outcome.acted.size
     acted, onset = outcome.acted, case.onset_seconds
@@ -75,7 +75,7 @@ def _of_harm(after: Floats, harmed: Floats, wald_seconds: float | None) -> Row:
     median = _quantile(after, 0.5)
     ratio = None
     if median is not None and wald_seconds is not None:
-        ratio = round((median - LOOK_SECONDS) / wald_seconds, 2)
+        ratio = round(median / (wald_seconds + LOOK_SECONDS), 2)
     return {
         "missed": _share(np.isinf(after)),
         "median_s": median,

@@ -43,8 +43,8 @@ def test_the_page_has_what_must_be_reached_at_its_top_and_a_plot_for_each_table(
     top, _, rest = text.partition("\n## ")
     assert "| Poisson: rolled back | 1 % | 0 % | reached |" in top
     assert "| 4x rejections: median time, s | 240 | 200 | reached |" in top
-    assert "| 4x rejections: times Wald's bound | 1.6 | 1.27 | reached |" in top
-    assert "| 200 / 200; 200; 1.27 x Wald (150 s) | never / never; 200; missed 100 % |" in rest
+    assert "| 4x rejections: median over Wald's bound and a look | 1.6 | 1.25 | reached |" in top
+    assert "| 200 / 200; 200; 1.25 x the bound (150 s) | never / never; 200; missed 100 % |" in rest
     assert "| Poisson | 40 | 0 [0, 8.81] | 100 [91, 100] |" in rest
     assert "| safe: Poisson | 40 | 3.3 | 3.3 | 0 | 0 |" in rest
     plots = sorted(file.name for file in (tmp_path / "judge").iterdir())
