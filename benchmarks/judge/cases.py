@@ -299,15 +299,16 @@ def _engine() -> list[Case]:
         candidates = {
             "no harm": stable,
             "4x rejections": replace(stable, limit=lower),
-            "1.3x slower": replace(stable, slowness=1.3 * slowness),
         }
-        if slowness == 0.5:
+        if arrivals is _POISSON:
+            candidates["1.3x slower"] = replace(stable, slowness=1.3 * slowness)
+        if arrivals is _POISSON and slowness == 0.5:
             candidates["2x slower"] = replace(stable, slowness=2 * slowness)
-            candidates["cold cache for 2 min"] = replace(stable, cold=True)
+            candidates["cold cache, refuses 13 % for 2 min"] = replace(stable, cold=True)
         for what, canary in candidates.items():
             setting = Setting(arrivals=arrivals, stable=stable, canary=canary)
             cases.append(_engine_case(f"{load}: {what}", setting))
-            if arrivals is _SWINGING and not canary.cold:
+            if arrivals is _SWINGING:
                 cases.append(_engine_case(f"{load}, shared: {what}", replace(setting, shared=True)))
     return cases
 

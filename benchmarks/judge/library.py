@@ -126,7 +126,9 @@ def compose(setting: Setting, spells: int, runs: int, random: np.random.Generato
         own = course[:, :, 0]
         if not setting.shared:
             own = _distinct(random, runs, stretches, canary.shape[0])
-        chosen[:, :, 0] = canary[own, 0]
+        # A cache is cold once.
+        last = LEARN_SPELLS + 1 if setting.canary.cold else stretches
+        chosen[:, :last, 0] = canary[own[:, :last], 0]
     upgrades: Spell = np.moveaxis(chosen, 2, 3).reshape(runs, stretches * SPELL_LOOKS, pods, -1)
     return upgrades
 

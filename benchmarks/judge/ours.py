@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from benchmarks.judge.traces import LOOK_SECONDS, Outcome
 from benchmarks.judge.worlds import TAILS
 from vllm_upgrade_operator.judge.budget import enough
-from vllm_upgrade_operator.judge.series import Bet, Series, Terms
+from vllm_upgrade_operator.judge.safety import ENOUGH
+from vllm_upgrade_operator.judge.series import FLOOR, Bet, Series, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +27,11 @@ _COLD_LOOKS = 30
 def terms(check: Counted) -> list[Terms]:
     """Give the limits of a check: one for what is compared, one for what is never allowed."""
     found: list[Terms] = []
-    if check.margin is not None:
-        found.append(Terms(margin=check.margin))
+    if check.allowed is not None and check.margin is not None:
+        found.append(Terms(margin=check.margin, limit=check.allowed, slack=check.slack))
+    elif check.margin is not None:
+        floor = FLOOR if check.maximum is None else check.maximum
+        found.append(Terms(margin=check.margin, floor=floor))
     if check.maximum is not None:
         found.append(Terms(margin=1.0, limit=check.maximum))
     return found
@@ -45,6 +50,23 @@ def outcome(traces: Traces) -> Outcome:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limit:
+    """One limit of a check.
+
+    Attributes:
+        series: The events.
+        index: Number of the bet.
+        terms: What it is about.
+        of_load: Whether more load than stable pods have would explain it.
+    """
+
+    series: Series
+    index: int
+    terms: Terms
+    of_load: bool
+
+
 class _Upgrade:
     """One run."""
 
@@ -54,6 +76,11 @@ class _Upgrade:
         self._of: Floats = traces.of[run].astype(float)
         self._terms = [terms(check) for check in traces.checks]
         self._series = [Series([Bet() for _ in limits]) for limits in self._terms]
+        self._limits = [
+            _Limit(series=series, index=index, terms=term, of_load=check.name != "errors")
+            for series, limits, check in zip(self._series, self._terms, traces.checks, strict=True)
+            for index, term in enumerate(limits)
+        ]
 
     def judge(self) -> tuple[float, float]:
         """Give the seconds from the canary's first traffic to rollback and to being safe."""
@@ -89,16 +116,14 @@ class _Upgrade:
         return traces.first
 
     def _harmful(self) -> bool:
-        evidence = [
-            series.harm(i, term)
-            for series, limits in zip(self._series, self._terms, strict=True)
-            for i, term in enumerate(limits)
-        ]
-        return enough(evidence, CONFIDENCE)
+        evidence = [limit.series.harm(limit.index, limit.terms) for limit in self._limits]
+        return enough(evidence, CONFIDENCE) or any(
+            limit.series.flagrant(limit.terms, of_load=limit.of_load) for limit in self._limits
+        )
 
     def _safe(self) -> bool:
         return all(
-            series.safe(i, term)
-            for series, limits in zip(self._series, self._terms, strict=True)
-            for i, term in enumerate(limits)
+            limit.series.safe(limit.index, limit.terms)
+            and limit.series.evidence(limit.index, limit.terms) < ENOUGH
+            for limit in self._limits
         )

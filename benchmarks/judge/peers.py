@@ -16,7 +16,6 @@ from scipy import stats
 from benchmarks.judge.traces import (
     LOOK_SECONDS,
     LOOKS_PER_MINUTE,
-    Counts,
     Floats,
     Outcome,
     seconds_to_first,
@@ -108,10 +107,10 @@ def _minute_rates(traces: Traces) -> tuple[Floats, Floats]:
         return bad1 / of1, bad0 / of0
 
 
-def _minutes(looks: Counts) -> Counts:
+def _minutes(looks: Floats) -> Floats:
     whole = looks.shape[2] // LOOKS_PER_MINUTE
     cut = looks[:, :, : whole * LOOKS_PER_MINUTE]
-    summed: Counts = cut.reshape(*looks.shape[:2], whole, LOOKS_PER_MINUTE).sum(axis=3)
+    summed: Floats = cut.reshape(*looks.shape[:2], whole, LOOKS_PER_MINUTE).sum(axis=3)
     return summed
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Distinct also for those who do not see all colours (Okabe and Ito).
 _COLOURS = ("#0072b2", "#e69f00", "#d55e00", "#cc79a7", "#009e73", "#7f7f7f")
 _FONT = 'font-family="sans-serif" font-size="12"'
-_LEFT = 330
+_LEFT = 390
 _WIDTH = 560
 _RIGHT = 70
 _STEP = 8

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import gammaincinv, ndtr
 
-from benchmarks.judge.traces import LOOK_SECONDS, LOOKS_PER_MINUTE, Counts, Floats, Traces
+from benchmarks.judge.traces import LOOK_SECONDS, LOOKS_PER_MINUTE, Floats, Traces
 from benchmarks.judge.worlds import SPREAD_LOG_SD, TAILS, Spread
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def draw(world: World, runs: int, random: np.random.Generator) -> Traces:
         factor *= _bursts(world, world.bursts, runs, looks, random)
     factor *= _spread(world, runs, random)
     factor[..., : world.canaries] *= _canary(world, looks, learned)[None, :, :, None]
-    bad: Counts = random.binomial(of, np.minimum(1.0, share * factor))
+    bad = random.binomial(of, np.minimum(1.0, share * factor))
     return Traces(
         checks=world.checks,
-        bad=bad,
-        of=of,
+        bad=bad.astype(float),
+        of=of.astype(float),
         canaries=world.canaries,
         learned=learned,
         cold=_COLD_MINUTES * LOOKS_PER_MINUTE if world.cold else 0,

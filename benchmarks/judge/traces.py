@@ -17,7 +17,6 @@ LOOK_SECONDS = 10.0
 
 LOOKS_PER_MINUTE = 6
 
-Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
@@ -29,13 +28,17 @@ class Counted:
         name: Of the check.
         share: Share of a stable pod's requests that is bad where nothing is wrong, 0 to 1.
         margin: Ratio of canary to stable up to which there is no harm; None: not compared.
-        maximum: Share from which on there is harm whatever the stable pods do; None for none.
+        maximum: Share up to which there is none whatever the stable pods do; None for none.
+        allowed: Share up to which a canary beyond the margin does no harm, as of a latency.
+        slack: How many times `allowed` the canary has to be shown to stay below.
     """
 
     name: str
     share: float
     margin: float | None = None
     maximum: float | None = None
+    allowed: float | None = None
+    slack: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,9 @@ class Traces:
 
     Attributes:
         checks: What is counted, in the order of the second axis.
-        bad: Bad events; pods of the canary come first.
-        of: The events that they are among.
+        bad: Bad requests; pods of the canary come first. Of tokens' latencies they need not be
+            whole.
+        of: The requests that they are among.
         canaries: How many pods are the canary's.
         learned: Looks at the beginning in which the canary has no traffic yet.
         cold: Looks after that in which the canary's prefix cache has fewer hits than stable's.
@@ -53,8 +57,8 @@ class Traces:
     """
 
     checks: tuple[Counted, ...]
-    bad: Counts
-    of: Counts
+    bad: Floats
+    of: Floats
     canaries: int
     learned: int
     cold: int = 0
@@ -77,7 +81,7 @@ class Traces:
         """The look from which on a rule compares."""
         return self.learned + self.warmup
 
-    def sides(self) -> tuple[Counts, Counts, Counts, Counts]:
+    def sides(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Give canary bad, canary events, stable bad, stable events by run, check and look.
 
         Summed over pods; looks begin when the canary is compared.

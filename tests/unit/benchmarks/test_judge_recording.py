@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from benchmarks.judge import engine_traces, library
-from benchmarks.judge.engine_traces import bucket_from, quantile
 from benchmarks.judge.library import Setting, Shelf, compose, shelves
 from benchmarks.judge.recording import SPELL_LOOKS, Arrivals, Server, columns, record
 
@@ -121,6 +120,17 @@ def test_an_upgrade_takes_no_spell_twice_and_its_canary_the_candidates() -> None
 
 
 @pytest.mark.usefixtures("_numbered")
+def test_a_cache_is_cold_in_the_canarys_first_spell_alone() -> None:
+    cold = replace(SETTING, canary=replace(STEADY, cold=True))
+    _, shelf = shelves(cold, 208)
+    np.save(shelf.file, np.load(shelves(SETTING, 208)[1].file))
+    for upgrade in compose(cold, 208, 5, np.random.default_rng(1)):
+        canary = upgrade[::SPELL_LOOKS, 0, 0]
+        assert canary[library.LEARN_SPELLS] >= 1000
+        assert (canary[library.LEARN_SPELLS + 1 :] < 1000).all()
+
+
+@pytest.mark.usefixtures("_numbered")
 def test_shared_bursts_are_one_course_for_all_pods_of_a_stretch() -> None:
     upgrades = compose(replace(SETTING, shared=True), 208, 5, np.random.default_rng(1))
     for upgrade in upgrades:
@@ -149,20 +159,3 @@ def test_counts_of_an_engine_begin_with_ten_minutes_without_a_canary() -> None:
     assert traces.of[:, :, SPELL_LOOKS:, 0].min() >= 1000
     assert (traces.bad <= traces.of).all()
     assert [check.name for check in traces.checks][:4] == ["rejections", "ttft", "itl", "e2e"]
-
-
-def test_a_quantile_lies_within_its_bucket_in_proportion() -> None:
-    buckets = np.array([50, 40, 10, 0])
-    assert quantile((1.0, 2.0, 4.0), buckets, 0.5) == 1.0
-    assert quantile((1.0, 2.0, 4.0), buckets, 0.7) == 1.5
-    assert quantile((1.0, 2.0, 4.0), buckets, 0.95) == 3.0
-
-
-def test_a_quantile_above_the_last_bound_is_that_bound() -> None:
-    assert quantile((1.0, 2.0), np.array([1, 1, 8]), 0.9) == 2.0
-
-
-def test_slow_is_what_is_in_buckets_wholly_above_a_value() -> None:
-    assert bucket_from((1.0, 2.0, 4.0), 2.0) == 2
-    assert bucket_from((1.0, 2.0, 4.0), 2.5) == 3
-    assert bucket_from((1.0, 2.0, 4.0), 0.5) == 1
