@@ -29,13 +29,13 @@ def by_minute(
 ) -> Traces:
     """One run with so many bad requests in a minute, of so many requests in every look."""
     looks = len(canary) * LOOKS_PER_MINUTE
-    bad = np.zeros((1, 1, looks, 2), dtype=np.int64)
+    bad = np.zeros((1, 1, looks, 2), dtype=np.float64)
     bad[0, 0, ::LOOKS_PER_MINUTE, 0] = canary
     bad[0, 0, ::LOOKS_PER_MINUTE, 1] = stable
     return Traces(
         checks=(check,),
         bad=bad,
-        of=np.full(bad.shape, of, dtype=np.int64),
+        of=np.full(bad.shape, of, dtype=np.float64),
         canaries=1,
         learned=0,
         warmup=warmup,
@@ -69,9 +69,9 @@ def test_a_check_with_a_hard_limit_alone_is_held_against_that() -> None:
 
 
 def test_nobody_else_looks_at_preemptions() -> None:
-    bad = np.zeros((1, 2, 30, 2), dtype=np.int64)
+    bad = np.zeros((1, 2, 30, 2), dtype=np.float64)
     bad[0, 1, :, 0] = 500
-    of = np.full(bad.shape, 1000, dtype=np.int64)
+    of = np.full(bad.shape, 1000, dtype=np.float64)
     traces = Traces(checks=(COMPARED, UNSEEN), bad=bad, of=of, canaries=1, learned=0)
     for rule in PEERS.values():
         assert rule(traces).acted.tolist() == [math.inf]

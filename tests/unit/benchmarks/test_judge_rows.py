@@ -101,10 +101,10 @@ def test_harm_that_was_called_safe_is_said() -> None:
 
 def test_harmed_requests_are_the_canarys_beyond_stables_share_until_the_rollback() -> None:
     looks = 20 * LOOKS_PER_MINUTE
-    bad = np.zeros((2, 1, looks, 2), dtype=np.int64)
+    bad = np.zeros((2, 1, looks, 2), dtype=np.float64)
     bad[..., 0], bad[..., 1] = 5, 1
     traces = Traces(
-        checks=(REJECTIONS,), bad=bad, of=np.full(bad.shape, 100), canaries=1, learned=0
+        checks=(REJECTIONS,), bad=bad, of=np.full(bad.shape, 100.0), canaries=1, learned=0
     )
     # From minute 10 on, 4 more than stable's in each look.
     assert harmed_requests(LATE, traces, np.array([700.0, INF])).tolist() == [40, 240]

@@ -157,7 +157,7 @@ def test_sides_are_summed_over_pods_and_begin_when_the_canary_is_compared() -> N
 
 
 def test_counts_of_another_shape_than_their_events_are_refused() -> None:
-    bad = np.zeros((1, 1, 3, 2), dtype=np.int64)
+    bad = np.zeros((1, 1, 3, 2), dtype=np.float64)
     with pytest.raises(ValueError, match=r"not of the shapes \(1, 1, 3, 2\) and \(1, 1, 2, 2\)"):
         Traces(checks=DEFAULTS[:1], bad=bad, of=bad[:, :, :2], canaries=1, learned=0)
 
