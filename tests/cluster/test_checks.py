@@ -50,20 +50,20 @@ LONG = {"prompt_tokens": "16", "output_tokens": "256", "no_stream": ""}
 BREACHES = [
     Breach(
         "errors",
-        rf"failed requests {NUMBER}%, beyond the limit of 1% \(stable 0%\), in \d+ requests; \d+ ",
+        rf"failed requests {NUMBER}%, beyond the limit of 1% \(stable 0%\), ",
         env={"SIM_FAULT_ERROR_FRACTION": "0.5"},
     ),
     Breach(
         "rejections",
         rf"rejected requests \(approximate: all 5xx answers, for want of a counter\) {NUMBER}%, "
-        rf"beyond the limit of 1% \(stable 0%\) and .+, in \d+ requests; \d+ ",
+        r"beyond .*the limit of 1% \(stable 0%\), ",
         # Without a counter of rejections a 500 cannot be told from one.
         image="sim/vllm:0.29.0",
         env={"SIM_FAULT_ERROR_FRACTION": "0.5"},
     ),
     Breach(
         "kv",
-        rf"KV cache usage {NUMBER}% \(stable {NUMBER}%\), beyond the limit of 80%; \d+ ",
+        rf"KV cache usage {NUMBER}% \(stable {NUMBER}%\), beyond the limit of 80%, ",
         env=SMALL_CACHE,
         # It is 95 % and more on the average here, not in every look.
         spec={"max": "80%"},
@@ -72,32 +72,31 @@ BREACHES = [
     Breach(
         "kv-capacity",
         r"tokens that the KV cache holds 65536 \(stable 131072: shrunk by 50%\), beyond the limit "
-        r"of 117965 \(stable 131072 -10%\); \d+ ",
+        r"of 117965 \(stable 131072 -10%\), ",
         args=(("num-gpu-blocks-override", "4096"),),
     ),
     Breach(
         "preemptions",
-        rf"preemptions per request {NUMBER}%, beyond what stable pods have \(0%\), "
-        rf"in \d+ requests; \d+ ",
+        rf"preempted requests {NUMBER}%, beyond what stable pods have \(0%\), ",
         env=SMALL_CACHE,
         load=LONG,
     ),
     Breach(
         "itl-p99",
         rf"inter-token latency p99 {NUMBER}m?s, beyond the limit of {NUMBER}m?s \(stable "
-        rf"{NUMBER}m?s \+30%\), in \d+ requests; \d+ ",
+        rf"{NUMBER}m?s \+30%\): {NUMBER}% of them above {NUMBER}m?s, where {NUMBER}% may be, ",
         env={"SIM_FAULT_DECODE_FACTOR": "4"},
     ),
     Breach(
         "e2e-p99",
         rf"end-to-end latency p99 {NUMBER}m?s, beyond the limit of {NUMBER}m?s \(stable "
-        rf"{NUMBER}m?s \+30%\), in \d+ requests; \d+ ",
+        rf"{NUMBER}m?s \+30%\): {NUMBER}% of them above {NUMBER}m?s, where {NUMBER}% may be, ",
         env={"SIM_FAULT_DECODE_FACTOR": "4"},
     ),
     Breach(
         "draft-acceptance",
         rf"accepted draft tokens {NUMBER}%, beyond the limit of {NUMBER}% \(stable {NUMBER}% "
-        rf"-10%\), in \d+ requests; \d+ ",
+        r"-10%\), ",
         both=("--speculative-config", '{"method":"ngram","num_speculative_tokens":3}'),
         env={"SIM_FAULT_DRAFT_ACCEPTANCE": "0.2"},
     ),
@@ -105,7 +104,7 @@ BREACHES = [
     Breach(
         "ttft-p50",
         rf"time to first token p50 {NUMBER}m?s, beyond the limit of {NUMBER}m?s \(stable "
-        rf"{NUMBER}m?s \+100%\), in \d+ requests; \d+ ",
+        rf"{NUMBER}m?s \+100%\): {NUMBER}% of them above {NUMBER}m?s, where {NUMBER}% may be, ",
         env={"SIM_FAULT_PREFILL_FACTOR": "12"},
         spec={"metric": "TimeToFirstToken", "quantile": "p50", "maxIncrease": "100%"},
     ),
@@ -142,7 +141,7 @@ async def test_each_check_finds_its_breach_alone(serving: Serving, breach: Breac
     await serving.phase("RolledBack")
     status = await serving.status()
     assert condition(status, "RolledBack") == ("True", "CheckFailed")
-    assert re.search(rf"check {breach.check}: {breach.words}requests? in all", status["message"])
+    assert re.search(rf"check {breach.check}: {breach.words}in \d+ requests?", status["message"])
     (check,) = status["checks"]
     assert check["verdict"] == "Harm"
     assert (check["canary"], check["stable"]) != ("-", "-")

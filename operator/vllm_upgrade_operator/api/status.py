@@ -107,6 +107,11 @@ class CheckStatus(Model):
     verdict: Short = Field(description="Pass, Harm, Hold or NotApplicable.")
     reason: Text = Field(description="Why, in a sentence.")
     power: Text = Field("", description="Which harm would have been seen by now.")
+    noise: Short = Field(
+        "",
+        description="What bad requests of stable pods are like: quiet (independent), loud (they "
+        "come in bursts, or more in some pods) or unknown.",
+    )
 
 
 class KnownGoodStatus(Model):

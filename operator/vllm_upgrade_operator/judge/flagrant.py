@@ -6,6 +6,7 @@ part of its requests, look after look, while stable pods with as much load do no
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,16 +20,24 @@ BAD_EVENTS = 10.0
 """Bad events of the canary that are needed, in so many looks at least."""
 
 SHARE = 0.4
-SHARE_IN_NOISE = 0.8
-TIMES_ALLOWED = 20.0
-"""Bad share of the canary's requests: the larger of this and so many times what is allowed; more
-where the stable pods' bad events come in bursts."""
+"""Bad share of the canary's requests, at least; half of what is above the allowed share if that is
+more."""
 
-TIMES_STABLE = 4.0
+SHARE_IN_NOISE = 0.8
+TIMES_ALLOWED_IN_NOISE = 20.0
+"""The same, and in multiples of what is allowed, where stable pods have bursts."""
+
+SURPRISE = 14.0
+"""Evidence against chance, as a logarithm: one in a million."""
+
+TIMES_STABLE = 2.0
 """How many times the stable pods' share the canary's must be."""
 
 LOAD = 2.0
 """How many times the load of a stable pod a canary pod may have: more explains a full queue."""
+
+
+_LEAST_ALLOWED = 0.001
 
 
 class Seen(NamedTuple):
@@ -51,7 +60,10 @@ def flagrant(looks: Sequence[Seen], allowed: float, *, of_load: bool, noisy: boo
         of_load: Whether more load than stable pods have would explain it.
         noisy: Whether stable pods have bursts.
     """
-    least = max(SHARE_IN_NOISE if noisy else SHARE, TIMES_ALLOWED * allowed)
+    if noisy:
+        least = max(SHARE_IN_NOISE, TIMES_ALLOWED_IN_NOISE * allowed)
+    else:
+        least = max(SHARE, (1 + allowed) / 2)
     if least > 1:
         return False
     bad = of = stable_bad = stable_of = 0.0
@@ -61,5 +73,18 @@ def flagrant(looks: Sequence[Seen], allowed: float, *, of_load: bool, noisy: boo
         bad, of = bad + look.bad, of + look.of
         stable_bad, stable_of = stable_bad + look.stable_bad, stable_of + look.stable_of
         if count >= AT_LEAST_LOOKS and bad >= BAD_EVENTS:
-            return bad >= least * of and bad * stable_of >= TIMES_STABLE * stable_bad * of
+            shared = bad * stable_of < TIMES_STABLE * stable_bad * of
+            if bad < least * of or shared:
+                return False
+            if _surprise(bad / of, allowed) * of >= SURPRISE:
+                return True
     return False
+
+
+def _surprise(share: float, allowed: float) -> float:
+    """Evidence of one request of which so large a share is bad where so much is allowed."""
+    allowed = max(allowed, _LEAST_ALLOWED)
+    if share <= allowed:
+        return 0.0
+    rest = (1 - share) * math.log((1 - share) / (1 - allowed)) if share < 1 else 0.0
+    return share * math.log(share / allowed) + rest

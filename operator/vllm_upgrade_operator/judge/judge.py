@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.checks import LATENCIES
 from vllm_upgrade_operator.api.spec import Metric, Mode
-from vllm_upgrade_operator.judge import level, telling
+from vllm_upgrade_operator.judge import around, level, telling
 from vllm_upgrade_operator.judge.budget import enough
 from vllm_upgrade_operator.judge.counted import Counted
 from vllm_upgrade_operator.judge.held import Held
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from vllm_upgrade_operator.api.checks import Check
+    from vllm_upgrade_operator.judge.around import Around
     from vllm_upgrade_operator.judge.counted import Limit
     from vllm_upgrade_operator.judge.events import Missing
     from vllm_upgrade_operator.judge.model import Look
@@ -122,11 +123,17 @@ def judge(
         evidence: What the last judgement returned; empty at the beginning.
         demands: What a verdict needs.
     """
-    taken = [_take(c, look, evidence.get(c.name)) for c in checks if c.mode is not Mode.DISABLED]
+    beside = around.take(look, evidence)
+    taken = [
+        _take(c, beside.warm(look, c.metric), evidence.get(c.name))
+        for c in checks
+        if c.mode is not Mode.DISABLED
+    ]
     kept = {t.check.name: pack(signature(t.check), t.kept.dump()) for t in taken}
+    kept |= beside.dump()
     if not look.canary:
         return Judgement(results=(), evidence=kept, verdict=Verdict.HOLD)
-    results = _results(taken, look, demands)
+    results = _results(taken, look, demands, beside)
     return Judgement(results=tuple(results), evidence=kept, verdict=_together(results))
 
 
@@ -154,7 +161,9 @@ def _together(results: Sequence[CheckResult]) -> Verdict:
     return Verdict.HOLD
 
 
-def _results(taken: Sequence[_Taken], look: Look, demands: Demands) -> list[CheckResult]:
+def _results(
+    taken: Sequence[_Taken], look: Look, demands: Demands, beside: Around
+) -> list[CheckResult]:
     """Judge every check; they share one budget of errors."""
     acting = [limit for t in taken if t.acts for limit in t.limits()]
     found = [limit.harm() for limit in acting]
@@ -162,15 +171,23 @@ def _results(taken: Sequence[_Taken], look: Look, demands: Demands) -> list[Chec
     worst = max(found, default=0.0) if enough(found, demands.confidence) else None
     results = []
     for t in taken:
-        broken = [
+        metric = t.check.metric
+        flagrant = [
+            limit
+            for limit in t.limits()
+            if limit.series.flagrant(limit.terms, of_load=metric in _OF_LOAD)
+        ]
+        broken = flagrant or [
             limit
             for limit in t.limits()
             # Alone, or as the worst of several that are so together.
             if limit.harm() >= budget / (1 - demands.confidence)
             or (t.acts and limit.harm() == worst)
-            or limit.series.flagrant(limit.terms, of_load=t.check.metric in _OF_LOAD)
         ]
-        results.append(_one(t, look, _Found(broken, budget), demands))
+        result = _one(t, look, _Found(broken, budget), demands)
+        if (chill := beside.chill(look, metric)) is not None:
+            result = replace(result, verdict=Verdict.HOLD, reason=chill)
+        results.append(beside.comment(result, metric, flagrant=bool(flagrant)))
     return results
 
 
@@ -230,6 +247,7 @@ def _count(
         blank,
         canary=telling.show(check, canary),
         stable=telling.show(check, stable),
+        noise=telling.noise(check, counted),
         power=telling.power(check, counted, found.sharing, demands.confidence),
     )
     if found.broken:

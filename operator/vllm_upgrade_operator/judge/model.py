@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -33,11 +33,15 @@ class Look:
         at: Seconds since the Unix epoch.
         canary: By pod name; only pods that take traffic and are warm.
         stable: By pod name; empty where no stable pods are left (bake).
+        warming: By pod name: canary pods that take traffic and are not warm yet.
+        admitted: By pod name: seconds since a canary pod was let into the traffic.
     """
 
     at: float
     canary: Mapping[str, Delta]
     stable: Mapping[str, Delta]
+    warming: Mapping[str, Delta] = field(default_factory=dict)
+    admitted: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class CheckResult:
         doubtful: A limit looks broken and it may be chance, or the metric is missing: nothing good
             may be concluded yet.
         power: Which harm would have been seen by now, as a clause; empty where nothing can be said.
+        noise: What the stable pods' bad events are like: quiet, loud or unknown; empty where none
+            are counted.
         missing: Pods do not expose what the check needs; the reason names metric, side and pods.
     """
 
@@ -71,6 +77,7 @@ class CheckResult:
     observe_only: bool = False
     doubtful: bool = False
     power: str = ""
+    noise: str = ""
     missing: bool = False
 
 

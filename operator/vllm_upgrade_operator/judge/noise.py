@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LOUD = 1.0
-"""Standard errors of excess pairs from which on events are not taken for independent: a little excess
-only makes each event count for a little less."""
+"""Standard errors of excess pairs from which on events are not taken for independent: a little
+excess only makes each event count for a little less."""
 
 CLUMPED = 3.0
 """Variance of the counts, in multiples of that of independent events, up to which it is enough to

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Bets are split over degrees of harm and lose a little: this much more than the bound is needed.
 _LOSS = 1.3
-_STEP = 1.05
+_PRECISION = 1.03
 _MOST = 100.0
 
 
@@ -36,17 +36,20 @@ def detectable(limit: Limit, limits: int, confidence: float) -> float | None:
     needed = _LOSS * math.log(limits / ((1 - confidence) * FAST_PART))
     # Nothing bad among so many is as good as half an event.
     share = max(x0, 0.5) / n0
-    worse = terms.margin * series.allowance
-    while worse < _MOST:
-        rate = share * worse
-        if rate >= 1:
-            return None
-        if _compared(worse, terms.margin, share, n1, n0) >= needed and (
-            terms.limit is None or _limited(rate, terms.limit, n1) >= needed
-        ):
-            return worse
-        worse *= _STEP
-    return None
+    low, high = terms.margin * series.allowance, min(_MOST, 1 / share)
+
+    def seen(worse: float) -> bool:
+        return _compared(worse, terms.margin, share, n1, n0) >= needed and (
+            terms.limit is None or _limited(share * worse, terms.limit, n1) >= needed
+        )
+
+    if low >= high or not seen(high):
+        return None
+    # More harm is always easier to see, so the least that is seen can be closed in on.
+    while high / low > _PRECISION:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if seen(middle) else (middle, high)
+    return high
 
 
 def _compared(worse: float, margin: float, share: float, n1: float, n0: float) -> float:
@@ -63,4 +66,5 @@ def _limited(rate: float, limit: float, n1: float) -> float:
         return 0.0
     if limit <= 0:
         return math.inf
-    return n1 * (rate * math.log(rate / limit) + (1 - rate) * math.log((1 - rate) / (1 - limit)))
+    rest = (1 - rate) * math.log((1 - rate) / (1 - limit)) if rate < 1 else 0.0
+    return n1 * (rate * math.log(rate / limit) + rest)

@@ -124,12 +124,18 @@ def _where(counted: Counted, limit: Limit) -> str:
     return "" if place is None else f" above {seconds(counted.bounds[place.index])}"
 
 
+def noise(check: Check, counted: Counted) -> str:
+    """Say what the stable pods' bad events are like: the noisiest of what is counted."""
+    states = [limit.series.noise.state for limit in counted.limits(check)]
+    return max(states, key=(State.QUIET, State.UNKNOWN, State.LOUD).index).value if states else ""
+
+
 def open_question(check: Check, counted: Counted) -> str:
     """Say why the canary was not shown to be safe yet, and what helps."""
     limits = counted.limits(check)
     if any(limit.suspicion() >= ENOUGH for limit in limits):
         return (
-            "looks worse, but one pod may be so by nature; more canary pods tell sooner"
+            "PodsDiffer: looks worse, but a pod may be so by nature; more canary pods tell sooner"
             if not any(limit.harm() >= ENOUGH for limit in limits)
             else "looks worse, not certain yet"
         )
@@ -138,7 +144,7 @@ def open_question(check: Check, counted: Counted) -> str:
     if any(limit.series.beyond(limit.terms) for limit in limits):
         return "not certain yet"
     if any(limit.series.noise.state is State.LOUD for limit in limits):
-        return "they come in bursts, so that safety takes longer to show"
+        return "Bursty: they come in bursts on stable pods, so that safety takes longer to show"
     more = [_requests_to_go(limit) for limit in limits if not limit.safe()]
     if more and all(m is not None for m in more):
         return f"shown to be safe after some {max(m or 0 for m in more):.0f} requests more"

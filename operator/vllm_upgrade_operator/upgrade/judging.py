@@ -65,7 +65,7 @@ def look(
     status = remember(status, look_at=rfc3339(o.looked_at or now))
     sides = _sides(o, status)
     if status.phase in _LEARNING:
-        status, _ = _learned(o, status, {}, _deltas(stable_pods(o)), now)
+        status, _ = _learned(o, status, Look(now, {}, _deltas(stable_pods(o))))
     if status.phase not in JUDGED:
         return sight.note_unread(o, sides, status, now), None
     status, judgement = _judged(o, sight.note_traffic(sides, status, now), now)
@@ -84,17 +84,25 @@ def _judged(
     o: Observation, status: VLLMUpgradeStatus, now: float
 ) -> tuple[VLLMUpgradeStatus, Judgement | None]:
     peers = stable_pods(o)
-    canary, stable = _deltas(judged_pods(o, status, now)), _deltas(peers)
+    warm, serving = judged_pods(o, status, now), _serving_since(o, status, now)
+    canary, stable = _deltas(warm), _deltas(peers)
+    seen = Look(
+        at=now,
+        canary=canary,
+        stable=stable,
+        warming=_deltas([pod for pod, _ in serving if pod not in warm]),
+        admitted={pod.name: now - began for pod, began in serving},
+    )
     blind = bool(peers) and not stable
     if not canary and not blind:
-        status, _ = _learned(o, status, {}, stable, now)
+        status, _ = _learned(o, status, seen)
     if not canary or blind:
         # What was found before stays on show, but nothing may go on because of it.
         if _unread(o, status):
             status = remember(status, doubt=_UNREAD)
         judged = status.phase in (Phase.CANARY, Phase.HALTED)
         return (status.model_copy(update={"verdict": Verdict.HOLD}) if judged else status), None
-    status, judgement = _learned(o, status, canary, stable, now)
+    status, judgement = _learned(o, status, seen)
     checks = tuple(
         CheckStatus(
             name=r.name,
@@ -105,6 +113,7 @@ def _judged(
             verdict=r.verdict,
             reason=r.reason,
             power=r.power,
+            noise=r.noise,
         )
         for r in judgement.results
     )
@@ -125,17 +134,13 @@ def _judged(
 
 
 def _learned(
-    o: Observation,
-    status: VLLMUpgradeStatus,
-    canary: Mapping[str, Delta],
-    stable: Mapping[str, Delta],
-    now: float,
+    o: Observation, status: VLLMUpgradeStatus, seen: Look
 ) -> tuple[VLLMUpgradeStatus, Judgement]:
     """Take a look into the evidence."""
     analysis = o.spec.analysis
     judgement = judge(
         resolve_checks(analysis.checks),
-        Look(at=now, canary=canary, stable=stable),
+        seen,
         {e.name: e.value for e in status.evidence},
         Demands(min_requests=analysis.min_requests, confidence=fraction_of(analysis.confidence)),
     )
@@ -157,16 +162,23 @@ def judged_pods(o: Observation, status: VLLMUpgradeStatus, now: float) -> list[P
     """The pods on the candidate's side: in the traffic, and warm."""
     warmup = o.spec.analysis.warmup
     interval = seconds_of(o.spec.analysis.interval)
-    pods = [(pod, _admitted_at(pod, now)) for pod in _admitted(o)]
-    if status.progress.promoted:
-        pods.extend((pod, since(None, pod.ready_at or now)) for pod in promoted_pods(o))
     return [
         pod
-        for pod, began in pods
+        for pod, began in _serving_since(o, status, now)
         # One interval more: the counters of this look reach back to the look before.
         if now - began >= seconds_of(warmup.duration) + interval
         and (pod.offered or 0.0) >= warmup.requests
     ]
+
+
+def _serving_since(
+    o: Observation, status: VLLMUpgradeStatus, now: float
+) -> list[tuple[Pod, float]]:
+    """Give the pods on the candidate's side that are in the traffic, and since when."""
+    pods = [(pod, _admitted_at(pod, now)) for pod in _admitted(o)]
+    if status.progress.promoted:
+        pods.extend((pod, since(None, pod.ready_at or now)) for pod in promoted_pods(o))
+    return pods
 
 
 def candidates_in_traffic(o: Observation, status: VLLMUpgradeStatus) -> list[Pod]:
@@ -236,7 +248,9 @@ def unconvinced(o: Observation, status: VLLMUpgradeStatus) -> str:
     act = {c.name for c in resolve_checks(o.spec.analysis.checks) if c.mode is Mode.ENFORCE}
     settled = (Verdict.PASS, Verdict.NOT_APPLICABLE)
     open_checks = [c for c in status.checks if c.name in act and c.verdict not in settled]
-    words = "; ".join(f"{c.name}: {c.reason}" for c in open_checks[:3])
+    words = "; ".join(f"{c.name}: {c.reason}" for c in open_checks[:1])
+    if open_checks[1:]:
+        words += f"; and {', '.join(c.name for c in open_checks[1:])} (see status.checks)"
     if any(c.requests < o.spec.analysis.min_requests for c in open_checks):
         words += "; send it more traffic, or lower spec.analysis.minRequests"
     return words or "pods still warm up"

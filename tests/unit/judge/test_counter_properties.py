@@ -22,8 +22,8 @@ from vllm_upgrade_operator.judge.counters import (
     delta,
     settled,
 )
-from vllm_upgrade_operator.judge.model import Look
 from vllm_upgrade_operator.judge.events import counted
+from vllm_upgrade_operator.judge.model import Look
 
 if TYPE_CHECKING:
     from random import Random

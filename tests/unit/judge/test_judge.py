@@ -11,7 +11,7 @@ from tests.unit.judge.traffic import GOOD, demands, run, seeded
 from vllm_upgrade_operator.api.checks import DEFAULT_CHECKS, Check
 from vllm_upgrade_operator.api.spec import Metric, Mode
 from vllm_upgrade_operator.judge.counters import Delta, Histogram
-from vllm_upgrade_operator.judge.judge import Demands, judge
+from vllm_upgrade_operator.judge.judge import judge
 from vllm_upgrade_operator.judge.model import CheckResult, Look, Verdict
 
 if TYPE_CHECKING:

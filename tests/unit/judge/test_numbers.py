@@ -7,7 +7,6 @@ import pytest
 from vllm_upgrade_operator.judge.histograms import above, per_bucket, quantile
 from vllm_upgrade_operator.judge.words import count, percent, plural, seconds
 
-
 BOUNDS = (0.1, 0.5, 1.0, inf)
 
 

@@ -11,7 +11,7 @@ from localcluster.sim.engine import Limits, Speed
 from tests.unit.judge.engines import fleet
 from tests.unit.judge.traffic import GOOD, Behaviour, demands, run, seeded
 from vllm_upgrade_operator.api.checks import DEFAULT_CHECKS
-from vllm_upgrade_operator.judge.judge import Demands, judge
+from vllm_upgrade_operator.judge.judge import judge
 from vllm_upgrade_operator.judge.model import Look, Verdict
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ COMPARED = tuple(CHECKS[name] for name in ("rejections", "errors", "queue", "ttf
 )
 def test_a_good_canary_is_left_alone(canaries: int, stables: int, behaviour: Behaviour) -> None:
     found = []
-    for seed in range(40):
+    for seed in range(12):
         end = run(
             seeded(seed),
             COMPARED,
@@ -58,7 +58,7 @@ def test_a_good_canary_is_left_alone(canaries: int, stables: int, behaviour: Beh
     ],
 )
 def test_harm_is_found(name: str, canary: Behaviour, stable: Behaviour, looks: int) -> None:
-    for seed in range(20):
+    for seed in range(8):
         end = run(seeded(seed), COMPARED, canary=canary, stable=stable, looks=looks)
         assert end.harm_at is not None
         assert [r.name for r in end.judgement.results if r.verdict is Verdict.HARM] == [name]
