@@ -187,10 +187,9 @@ def test_what_is_flagrant_is_harm_at_the_second_look() -> None:
 def test_a_single_look_is_never_harm_however_bad() -> None:
     judged = Judged(*DEFAULT_CHECKS)
     judged.look(times=100)
-    judged.look(calm(errors=10.0, rejected=10.0, waiting=500.0))
-    assert judged.verdict is Verdict.HOLD
-    judged.look(times=60)
-    assert judged.verdict is not Verdict.HARM
+    verdicts = [judged.look(calm(errors=10.0, rejected=10.0, waiting=500.0)).verdict]
+    verdicts += [judged.look().verdict for _ in range(60)]
+    assert Verdict.HARM not in verdicts
 
 
 def test_all_requests_bad_on_both_sides_is_no_harm_and_no_pass() -> None:
