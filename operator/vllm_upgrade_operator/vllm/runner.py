@@ -85,6 +85,8 @@ _PROOFS = (
     ),
 )
 
+TRITON = "triton"
+"""The name of a missing Triton among the features that make vLLM fall back."""
 _NO_TRITON = "Model Runner V2 requires Triton; using the V1 model runner instead."
 _UNSUPPORTED = re.compile(
     r"Model Runner V2 does not yet support (?P<features>.+); "
@@ -178,7 +180,7 @@ def _why_unknown(*, any_line: bool, features: tuple[str, ...], refused: str | No
 
 def _fallback_features(message: str) -> tuple[str, ...]:
     if message == _NO_TRITON:
-        return ("triton",)
+        return (TRITON,)
     if match := _UNSUPPORTED.fullmatch(message):
         return tuple(split_features(match["features"]))
     if match := _ROCM.fullmatch(message):
