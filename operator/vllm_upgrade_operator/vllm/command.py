@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 _SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 # What makes a shell command more than words: it could not be taken apart and put together again.
 _NOT_SIMPLE = frozenset("$`;|&<>()*?[]{}~#!\n\\")
-_MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main")
+_MODULES = (
+    "vllm.entrypoints.openai.api_server",
+    # Where it is since 0.29.
+    "vllm.entrypoints.launchers.api_server.entry",
+    "vllm.entrypoints.cli.main",
+)
 
 
 def words(container: Mapping[str, Any]) -> list[str] | None:
@@ -221,11 +226,14 @@ def _begin(line: _Line) -> int:
 
 def script_of(tokens: Sequence[str]) -> str | None:
     """Give the script of `sh -c script`; None if the line is none."""
-    if len(tokens) < 2 or tokens[0].rpartition("/")[2] not in _SHELLS:
+    if not tokens or tokens[0].rpartition("/")[2] not in _SHELLS:
         return None
-    options = tokens[1]
-    if options.startswith("-") and options.endswith("c") and len(tokens) >= 3:
-        return tokens[2]
+    for index, option in enumerate(tokens[1:], start=1):
+        if not option.startswith("-"):
+            return None
+        if option.endswith("c") and not option.startswith("--"):
+            rest = [t for t in tokens[index + 1 :] if t != "--"]
+            return rest[0] if rest else None
     return None
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from vllm_upgrade_operator.vllm.arguments import value_of
 from vllm_upgrade_operator.vllm.command import is_vllm_command, words
 from vllm_upgrade_operator.vllm.errors import TemplateError
+from vllm_upgrade_operator.vllm.facts import known
+from vllm_upgrade_operator.vllm.reading import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,8 @@ DEFAULT_PORT = 8000
 
 _IMAGE_WORD = re.compile(r"[/_-]")
 _PORT_NAMES = ("metrics", "http")
-_VARIABLE = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
+# Programs that have vLLM in them and serve something else in its place, by their module.
+_OTHER_SERVERS = ("dynamo.vllm",)
 
 
 def find_container(pod_spec: Mapping[str, Any], name: str | None = None) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def find_container(pod_spec: Mapping[str, Any], name: str | None = None) -> dict
     for is_it in (_by_command, _by_image):
         found = [c for c in containers if is_it(c)]
         if len(found) == 1:
-            return dict(found[0])
+            return _own_server(found[0])
         if found:
             several = ", ".join(str(c.get("name")) for c in found)
             raise TemplateError(
@@ -52,6 +54,18 @@ def find_container(pod_spec: Mapping[str, Any], name: str | None = None) -> dict
         f"no container of the target runs vLLM by its command or image (there are: {names}): "
         "name the one that does",
     )
+
+
+def _own_server(container: Mapping[str, Any]) -> dict[str, Any]:
+    tokens = [str(t) for key in ("command", "args") for t in container.get(key) or ()]
+    other = next((module for module in _OTHER_SERVERS if module in tokens), None)
+    if other is not None:
+        raise TemplateError(
+            "spec.container",
+            f"container {container.get('name')!r} runs {other}, which has vLLM in it but serves "
+            "neither its API nor its metrics: upgrade it by what deploys it",
+        )
+    return dict(container)
 
 
 def metrics_port(container: Mapping[str, Any]) -> int:
@@ -75,6 +89,19 @@ def metrics_port(container: Mapping[str, Any]) -> int:
     return int(declared[0]["containerPort"]) if declared else DEFAULT_PORT
 
 
+def scheme(container: Mapping[str, Any]) -> str:
+    """Tell whether the vLLM server of a container speaks `http` or `https`.
+
+    By its certificate's flags (uvicorn serves TLS with any of them), or by what its own probes use.
+    """
+    options = read_options(container, known.versions()[-1])
+    if any(options.is_on(flag) for flag in ("ssl-keyfile", "ssl-certfile")):
+        return "https"
+    probes = (container.get(f"{kind}Probe") or {} for kind in ("readiness", "startup", "liveness"))
+    schemes = [(probe.get("httpGet") or {}).get("scheme") for probe in probes]
+    return "https" if "HTTPS" in schemes else "http"
+
+
 def _by_command(container: Mapping[str, Any]) -> bool:
     tokens = words(container)
     if tokens is None:
@@ -92,12 +119,6 @@ def _by_image(container: Mapping[str, Any]) -> bool:
 
 
 def _port_flag(container: Mapping[str, Any]) -> int | None:
-    tokens = words(container)
-    value = value_of(tokens, "port") if tokens else None
-    if value is None:
-        return None
-    variable = _VARIABLE.fullmatch(value)
-    if variable is not None:
-        literal = {e.get("name"): e.get("value") for e in container.get("env") or ()}
-        value = str(literal.get(variable["name"]) or "")
-    return int(value) if value.isdecimal() and 0 < int(value) < 65536 else None
+    # Every version has this flag.
+    value = read_options(container, known.versions()[-1]).text("port") or ""
+    return int(value) if value.isdecimal() and len(value) < 6 and 0 < int(value) < 65536 else None

@@ -212,7 +212,7 @@ class _Reader:
         on = not (name.startswith("no-") and takes is Takes.NOTHING)
         if not on:
             name = name.removeprefix("no-")
-        self.given[name] = Given(values, on, readable)
+        self.given[known.first_name(name)] = Given(values, on, readable)
         return end
 
     def _level(self, tokens: Sequence[str], index: int) -> int:

@@ -68,6 +68,9 @@ def read_options(
             environment = {**environment, **assigned}
             if not words:
                 unread = ("its shell script does not start vLLM itself",)
+    if words and words[0].text == "serve":
+        # Of `python3 -m vllm.entrypoints.cli.main serve MODEL`.
+        words = words[1:]
     words, file = _with_config(words, configs or {}, known.flags(known.nearest(version).version))
     if file is not None:
         unread = (*unread, f"flags are in the file {file!r}, which cannot be read here")

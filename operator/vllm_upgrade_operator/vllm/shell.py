@@ -19,6 +19,11 @@ _REFERENCE = re.compile(r"\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<plain>[A-Za-z_]\
 # A value with any of these would not stay one word where it is not quoted.
 _SPLITS = re.compile(r"""[\s;&|()<>$`"'\\*?\[#~]""")
 _LIMIT = 64 * 1024
+# What another command prints; brackets from the innermost on, as deep as people write them.
+_PRINTED = re.compile(r"\$\([^()]*\)|`[^`]*`")
+_DEPTH = 4
+# The number before a redirection is no word.
+_DESCRIPTOR = re.compile(r"(?<=\s)\d(?=[<>])")
 
 
 def commands(script: str, variables: Mapping[str, str]) -> list[list[str]] | None:
@@ -34,7 +39,9 @@ def commands(script: str, variables: Mapping[str, str]) -> list[list[str]] | Non
     """
     if len(script) > _LIMIT:
         return None
-    joined = script.replace("\\\n", " ")
+    joined = _DESCRIPTOR.sub("", script.replace("\\\n", " "))
+    for _ in range(_DEPTH):
+        joined = _PRINTED.sub("$_", joined)
     lexer = shlex.shlex(_filled(joined, variables), posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace = " \t\r"
     lexer.whitespace_split = True

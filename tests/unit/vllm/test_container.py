@@ -71,7 +71,9 @@ def test_what_is_unclear_is_refused(containers: list[Any], name: str | None, pro
         ),
         ({"ports": [{"containerPort": 4, "protocol": "UDP"}, {"containerPort": 5}]}, 5),
         ({"command": ["sh", "-c", "vllm serve m --port 8300"]}, 8300),
-        ({"command": ["sh", "-c", "vllm serve $M --port 1"], "ports": [{"containerPort": 6}]}, 6),
+        ({"command": ["sh", "-c", "vllm serve $M --port 1"], "ports": [{"containerPort": 6}]}, 1),
+        ({"command": ["sh", "-c", "vllm serve --port $P"], "ports": [{"containerPort": 6}]}, 6),
+        ({"args": ["--port", "99999"], "ports": [{"containerPort": 6}]}, 6),
     ],
 )
 def test_the_port(fields: dict[str, Any], port: int) -> None:

@@ -76,6 +76,15 @@ def flags(version: Version) -> Mapping[str, Takes]:
     return {n: Takes(e.get("takes", "one")) for n, e in _of("flags", version).items()}
 
 
+# engine/arg_utils.py, 0.31 to 0.33: two names of one argument.
+_ALIASES = {"device-memory-utilization": "gpu-memory-utilization"}
+
+
+def first_name(flag: str) -> str:
+    """Give the one name of a flag that has two."""
+    return _ALIASES.get(flag, flag)
+
+
 @cache
 def short_flags(version: Version) -> Mapping[str, str]:
     """Give the short spellings, as `-tp`, and the flags that they stand for."""
