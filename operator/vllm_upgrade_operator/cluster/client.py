@@ -16,6 +16,8 @@ import aiohttp
 from kubernetes.aio import client as official
 from kubernetes.aio import config as official_config
 
+from vllm_upgrade_operator.cluster import kubeconfig
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
@@ -65,14 +67,15 @@ class Client:
         self._host = configuration.host.rstrip("/")
 
     @classmethod
-    async def from_kubeconfig(cls, path: Path | str | None = None) -> Self:
-        """Connect as a kubeconfig says; without a path, as kubectl would find it."""
-        configuration = official.Configuration()
-        await official_config.load_kube_config(
-            config_file=None if path is None else str(path),
-            client_configuration=configuration,
-        )
-        return cls(configuration)
+    async def from_kubeconfig(
+        cls, path: Path | str | None = None, context: str | None = None
+    ) -> Self:
+        """Connect as a kubeconfig says; without a path, as kubectl would find it.
+
+        Raises:
+            KubeconfigError: The file or the context is not there, or cannot be used.
+        """
+        return cls(await kubeconfig.load(path, context))
 
     @classmethod
     def in_cluster(cls) -> Self:
