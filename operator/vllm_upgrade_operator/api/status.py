@@ -108,6 +108,26 @@ class CheckStatus(Model):
     reason: Text = Field(description="Why, in a sentence.")
 
 
+class PreflightResult(StrEnum):
+    """What a check of preflight comes to."""
+
+    PASS = "Pass"  # noqa: S105 - no password
+    WARN = "Warn"
+    BLOCK = "Block"
+    UNKNOWN = "Unknown"
+
+
+class PreflightCheck(Model):
+    """What was found of one thing before anything was started."""
+
+    name: Annotated[str, Field(max_length=63)] = Field(description="Name of the check.")
+    result: PreflightResult = Field(
+        description="Pass, Warn, Block or Unknown; only Block stops the upgrade."
+    )
+    reason: Short = Field(description="Why, as one PascalCase word.")
+    message: Text = Field(description="What was found and what to do, for a person.")
+
+
 class KnownGoodStatus(Model):
     """The stored configuration that a rollback restores."""
 
@@ -258,6 +278,11 @@ class VLLMUpgradeStatus(Model):
     checks: Annotated[tuple[CheckStatus, ...], Field(max_length=64)] = Field(
         (),
         description="What each check says.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    preflight: Annotated[tuple[PreflightCheck, ...], Field(max_length=64)] = Field(
+        (),
+        description="What was found before anything was started, in order of severity.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     known_good: KnownGoodStatus | None = Field(None, description="What a rollback restores.")

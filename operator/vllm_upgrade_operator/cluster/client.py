@@ -27,6 +27,9 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_ANY_JSON = "application/json, */*"
+
 REQUEST_SECONDS = 15.0
 
 # A value as field.Error writes it, Go-quoted: k8s.io/apimachinery/pkg/util/validation/field.
@@ -107,6 +110,15 @@ class Client:
                 return None
             raise
 
+    async def find_metadata(self, path: str) -> dict[str, Any] | None:
+        """Read the metadata of one object: its content does not leave the API server."""
+        try:
+            return await self._json("GET", path, {}, accept=METADATA_ONLY)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
     async def create(self, path: str, body: Mapping[str, Any], **query: object) -> dict[str, Any]:
         """Create an object in a collection. Raises `ApiError`."""
         return await self._json("POST", path, query, body=body)
@@ -174,7 +186,7 @@ class Client:
         finally:
             response.close()
 
-    async def _json(
+    async def _json(  # noqa: PLR0913
         self,
         method: str,
         path: str,
@@ -182,8 +194,11 @@ class Client:
         *,
         body: object = None,
         content_type: str = "application/json",
+        accept: str = _ANY_JSON,
     ) -> dict[str, Any]:
-        response = await self._send(method, path, query, body=body, content_type=content_type)
+        response = await self._send(
+            method, path, query, body=body, content_type=content_type, accept=accept
+        )
         try:
             result: dict[str, Any] = json.loads(await response.read())
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
@@ -200,9 +215,10 @@ class Client:
         *,
         body: object = None,
         content_type: str = "application/json",
+        accept: str = _ANY_JSON,
         seconds: float = REQUEST_SECONDS,
     ) -> aiohttp.ClientResponse:
-        headers = {"Content-Type": content_type, "Accept": "application/json, */*"}
+        headers = {"Content-Type": content_type, "Accept": accept}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         url = self._host + path
         if query:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
 from vllm_upgrade_operator.cluster.look import LOG_NOT_THERE, LOG_SECONDS
-from vllm_upgrade_operator.cluster.pods import last_end, named, startup_budget
+from vllm_upgrade_operator.cluster.pods import last_end, named
 from vllm_upgrade_operator.cluster.together import together
+from vllm_upgrade_operator.upgrade.probes import startup_budget
 from vllm_upgrade_operator.upgrade.times import seconds
 from vllm_upgrade_operator.vllm.causes import Ending, Probe, of_end
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import Phase, VLLMUpgradeSpec, VLLMUpgradeStatus
 from vllm_upgrade_operator.cluster import paths
+from vllm_upgrade_operator.cluster.around import surroundings
 from vllm_upgrade_operator.cluster.client import ApiError
 from vllm_upgrade_operator.cluster.ends import explained
 from vllm_upgrade_operator.cluster.look import SeenPod
@@ -35,7 +36,9 @@ from vllm_upgrade_operator.cluster.together import together
 from vllm_upgrade_operator.upgrade import names
 from vllm_upgrade_operator.upgrade.attempts import spec_hash
 from vllm_upgrade_operator.upgrade.conflicts import Rival, conflict
-from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
+from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Refusal, Target
+from vllm_upgrade_operator.upgrade.preflight.capacity import most_canary_pods
+from vllm_upgrade_operator.upgrade.preflight.subject import Subject
 from vllm_upgrade_operator.upgrade.selection import traffic_keys
 from vllm_upgrade_operator.upgrade.times import seconds
 from vllm_upgrade_operator.vllm.container import find_container
@@ -156,8 +159,20 @@ async def gather(
     )
     if upgrade.status.phase in (Phase.PENDING, Phase.PREFLIGHT):
         observation = await _beside(client, upgrade, observation)
-    if needed.proposal and cluster.target is not None:
-        return replace(observation, proposed=await propose(client, cluster.target, spec))
+    if needed.proposal and cluster.target is not None and target is not None:
+        proposed = await propose(client, cluster.target, spec)
+        template = target.template if isinstance(proposed, Refusal) else proposed
+        around = memory.surroundings(template, time.time())
+        if around is None:
+            around = await surroundings(
+                client,
+                cluster.target,
+                template,
+                stable_nodes=[str(p["spec"].get("nodeName")) for p in cluster.target_pods],
+                pods=most_canary_pods(Subject(o=observation, target=target)),
+            )
+            memory.remember_surroundings(template, time.time(), around)
+        return replace(observation, proposed=proposed, surroundings=around)
     return observation
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.cluster.client import ApiError
     from vllm_upgrade_operator.judge.counters import Sample
+    from vllm_upgrade_operator.upgrade.surroundings import Surroundings
     from vllm_upgrade_operator.vllm.causes import Cause
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
 
@@ -51,6 +52,9 @@ _REFUSALS = 5
 _REFUSED_STATUS = frozenset({400, 403, 409, 413, 422})
 
 
+_SURROUNDINGS_SECONDS = 10.0
+
+
 @dataclass(slots=True)
 class Memory:
     """What is remembered for one upgrade: its pods' processes, and what was refused."""
@@ -59,6 +63,7 @@ class Memory:
     _ends: dict[str, tuple[str, Cause]] = field(default_factory=dict)
     _refusals: int = 0
     _refusal: Refusal | None = None
+    _around: tuple[float, object, Surroundings] | None = None
 
     @property
     def refused(self) -> Refusal | None:
@@ -81,6 +86,17 @@ class Memory:
     def actions_done(self) -> None:
         """Note that nothing was refused."""
         self._refusals, self._refusal = 0, None
+
+    def surroundings(self, template: object, now: float) -> Surroundings | None:
+        """What was read around a target for this template a moment ago: each pod event asks."""
+        if self._around is None:
+            return None
+        read_at, of, found = self._around
+        return found if of == template and now - read_at < _SURROUNDINGS_SECONDS else None
+
+    def remember_surroundings(self, template: object, now: float, found: Surroundings) -> None:
+        """Keep what was read around a target."""
+        self._around = now, template, found
 
     def process(self, uid: str, started_at: float) -> Process:
         """The process of a pod that started at this time; a new one knows nothing."""

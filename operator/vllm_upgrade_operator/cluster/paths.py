@@ -66,3 +66,33 @@ def upgrades(namespace: str) -> str:
 def upgrade(namespace: str, name: str) -> str:
     """One VLLMUpgrade."""
     return f"{upgrades(namespace)}/{name}"
+
+
+def nodes() -> str:
+    """Collection of nodes."""
+    return "/api/v1/nodes"
+
+
+def all_pods() -> str:
+    """Collection of the pods of all namespaces."""
+    return "/api/v1/pods"
+
+
+def volume_claim(namespace: str, name: str) -> str:
+    """One PersistentVolumeClaim."""
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
+
+
+def disruption_budgets(namespace: str) -> str:
+    """Collection of PodDisruptionBudgets."""
+    return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+
+
+def config_map(namespace: str, name: str) -> str:
+    """One ConfigMap."""
+    return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+
+
+def secret(namespace: str, name: str) -> str:
+    """One Secret."""
+    return f"/api/v1/namespaces/{namespace}/secrets/{name}"
