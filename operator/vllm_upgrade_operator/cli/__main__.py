@@ -7,6 +7,7 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from vllm_upgrade_operator.cli import preflight
 from vllm_upgrade_operator.cli.exits import CommandError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.cli.command import Command
 
-COMMANDS: tuple[Command, ...] = ()
+COMMANDS: tuple[Command, ...] = (preflight.COMMAND,)
 
 _PLUGIN = "kubectl-vllm_upgrade"
 
