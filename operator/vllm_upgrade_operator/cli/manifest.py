@@ -33,9 +33,7 @@ def read_upgrade(file: str) -> dict[str, Any]:
     (manifest,) = found
     wanted = f"{GROUP}/{VERSION}"
     if manifest.get("apiVersion") != wanted:
-        raise CommandError(
-            f"{file}: apiVersion is {manifest.get('apiVersion')!r}: write {wanted}"
-        )
+        raise CommandError(f"{file}: apiVersion is {manifest.get('apiVersion')!r}: write {wanted}")
     metadata = manifest.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise CommandError(f"{file}: metadata.name is missing: give the upgrade a name")

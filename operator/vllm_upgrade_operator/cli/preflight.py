@@ -19,7 +19,7 @@ from vllm_upgrade_operator.cli.exits import CommandError, Exit
 from vllm_upgrade_operator.cli.manifest import read_spec, read_upgrade
 from vllm_upgrade_operator.cli.table import table
 from vllm_upgrade_operator.cluster.client import ApiError
-from vllm_upgrade_operator.cluster.look import LogLooker
+from vllm_upgrade_operator.cluster.log_looker import LogLooker
 from vllm_upgrade_operator.cluster.rehearsal import RefusedError, rehearse
 from vllm_upgrade_operator.upgrade.preflight import chain
 
@@ -86,7 +86,7 @@ async def _preflight(options: argparse.Namespace) -> Exit:
         except ApiError as error:
             raise unanswered(error) from error
     checks = examine(o, time.time())
-    print(_json(o, checks) if options.output == "json" else _table(checks))
+    print(as_json(o, checks) if options.output == "json" else as_table(checks))
     return exit_of(checks)
 
 
@@ -113,7 +113,8 @@ def exit_of(checks: tuple[PreflightCheck, ...]) -> Exit:
     return Exit.UNKNOWN if PreflightResult.UNKNOWN in results else Exit.OK
 
 
-def _table(checks: tuple[PreflightCheck, ...]) -> str:
+def as_table(checks: tuple[PreflightCheck, ...]) -> str:
+    """Write what was found for a person, what stands against it first."""
     ordered = sorted(checks, key=lambda c: _ORDER.index(c.result))
     rows = [(str(c.result), c.name, c.message) for c in ordered]
     counts = {r: sum(c.result is r for c in checks) for r in _ORDER}
@@ -122,7 +123,8 @@ def _table(checks: tuple[PreflightCheck, ...]) -> str:
     return f"{table(('RESULT', 'CHECK', 'MESSAGE'), rows)}\n\n{said}: {end}"
 
 
-def _json(o: Observation, checks: tuple[PreflightCheck, ...]) -> str:
+def as_json(o: Observation, checks: tuple[PreflightCheck, ...]) -> str:
+    """Write what was found for a program, in order of severity of the checks."""
     worst = next(r for r in _ORDER if any(c.result is r for c in checks))
     return json.dumps(
         {

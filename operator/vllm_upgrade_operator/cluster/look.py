@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
@@ -30,6 +30,7 @@ from vllm_upgrade_operator.vllm.client import (
 )
 from vllm_upgrade_operator.vllm.container import metrics_port
 from vllm_upgrade_operator.vllm.exposition import MalformedExpositionError
+from vllm_upgrade_operator.vllm.model import read_model
 from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence, observe
 from vllm_upgrade_operator.vllm.startup import startup_phase
 
@@ -64,6 +65,15 @@ class SeenPod:
     pod: Pod
     raw: Mapping[str, Any]
     container: str
+
+
+class Looks(Protocol):
+    """Who asks pods."""
+
+    async def look(
+        self, pods: Iterable[SeenPod], memory: Memory, *, scrape_seconds: float | None
+    ) -> tuple[Pod, ...]:
+        """Add what the pods themselves say."""
 
 
 class Looker:
@@ -102,6 +112,7 @@ class Looker:
             pod = replace(
                 pod,
                 runner=process.runner,
+                model=process.model,
                 startup_phase=None if is_ready(pod) else process.startup_phase,
             )
             try:
@@ -140,6 +151,7 @@ class Looker:
             return
         self._telemetry.log_reads.labels("ok").inc()
         process.startup_phase = startup_phase(log)
+        process.model = read_model(log)
         found = observe(log)
         if found.runner is Runner.UNKNOWN and not found.conflicting:
             found = recalled(pod) or found

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.judge.counters import Sample
     from vllm_upgrade_operator.upgrade.surroundings import Surroundings
     from vllm_upgrade_operator.vllm.causes import Cause
+    from vllm_upgrade_operator.vllm.model import Model
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
 
 # A runner shows in the log while the model loads; where it has not for this long it is not looked
@@ -31,6 +32,7 @@ class Process:
     started_at: float
     version: str | None = None
     runner: RunnerEvidence | None = None
+    model: Model | None = None
     startup_phase: str | None = None
     log_read_at: float | None = None
     sample: Sample | None = None

@@ -67,9 +67,7 @@ async def rehearse(
     return await gather(client, looker, Memory(), upgrade, Needs(look=False, proposal=True))
 
 
-async def _try(
-    client: Client, path: str, namespace: str, manifest: Mapping[str, Any]
-) -> None:
+async def _try(client: Client, path: str, namespace: str, manifest: Mapping[str, Any]) -> None:
     """Let the API server check it by its schema, rules and policies, in a dry run.
 
     Where the CustomResourceDefinition is not installed there is nobody to ask.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.selection import Selector
     from vllm_upgrade_operator.upgrade.surroundings import Reference, Surroundings
     from vllm_upgrade_operator.vllm.causes import Cause
+    from vllm_upgrade_operator.vllm.model import Model
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
 
 
@@ -74,6 +75,8 @@ class Pod:
     """What `GET /version` answered; None where it has not (yet)."""
     runner: RunnerEvidence | None = None
     """What the pod's log says; None before the log could be read."""
+    model: Model | None = None
+    """What its log says of the model that it serves; None before the log could be read."""
     startup_phase: str | None = None
     """How far a pod that is not ready has come, such as `loading weights`."""
     delta: Delta | None = None

@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 from vllm_upgrade_operator.api.v1alpha1 import PreflightCheck, PreflightResult
 from vllm_upgrade_operator.upgrade.observation import Refusal
 from vllm_upgrade_operator.upgrade.preflight import (
+    admission,
     budgets,
     capacity,
     change,
+    drivers,
     images,
     labels,
+    memory,
     pairs,
     references,
+    runners,
     server,
+    speculation,
     target,
     times,
+    versions,
     volumes,
 )
 from vllm_upgrade_operator.upgrade.preflight.answer import block
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.upgrade.observation import Observation, Target
     from vllm_upgrade_operator.upgrade.preflight.answer import Answer
+    from vllm_upgrade_operator.upgrade.surroundings import Surroundings
 
     TargetCheck = Callable[[Subject], Answer]
     CandidateCheck = Callable[[Trial], Answer]
@@ -50,16 +57,35 @@ CANDIDATE: tuple[tuple[str, CandidateCheck], ...] = (
     ("labels-traffic", labels.traffic_labels_stay),
     ("host-network", labels.own_network),
     ("selectors", labels.unselected),
+    ("version", versions.version_known),
+    ("architecture", versions.architecture),
+    ("flags", versions.flags),
+    ("runner-possible", runners.can_run),
+    ("speculative-method", speculation.method),
+    ("verification", speculation.verification),
+    ("adaptive-verification", speculation.adaptive_verification),
+    ("batch", memory.batch),
+    ("kv-cache", memory.kv_cache),
+    ("cuda-driver", drivers.cuda),
     ("references", references.references),
     ("volumes", volumes.shared_volumes),
     ("prefill-decode", pairs.prefill_decode),
     ("stable-image", images.one_stable_image),
+    # What falls back to another runner.
+    ("runner", runners.wanted_runner),
+    ("runner-exceptions", runners.exceptions),
+    ("runner-observed", runners.observed_runner),
+    # Admission and queue limits.
+    ("admission", admission.limits),
     # What may keep it from starting, or from ending well.
     ("capacity", capacity.room),
     ("host-ports", capacity.host_ports),
     ("startup-budget", times.startup),
     ("grace-period", times.ending),
     # Advice.
+    ("environment", versions.environment),
+    ("deprecated-flags", versions.deprecated_flags),
+    ("base", versions.base),
     ("tag-version", images.tag_and_version),
     ("moving-tag", images.fixed_images),
     ("one-change", change.one_thing_at_a_time),
@@ -92,7 +118,7 @@ def examine(o: Observation, found: Target, now: float) -> tuple[PreflightCheck, 
         return (*first, _named("candidate", block(o.proposed.reason, o.proposed.message)))
     if o.proposed is None or o.surroundings is None:
         return first
-    trial = _trial(o, found, o.proposed, now)
+    trial = _trial(o, found, o.proposed, o.surroundings, now)
     return (*first, *(_named(name, check(trial)) for name, check in CANDIDATE))
 
 
@@ -106,16 +132,22 @@ def warnings(checks: Iterable[PreflightCheck]) -> tuple[PreflightCheck, ...]:
     return tuple(c for c in checks if c.result is PreflightResult.WARN)
 
 
-def _trial(o: Observation, found: Target, template: Mapping[str, Any], now: float) -> Trial:
-    assert o.surroundings is not None  # noqa: S101 - examine() has looked
+def _trial(
+    o: Observation,
+    found: Target,
+    template: Mapping[str, Any],
+    around: Surroundings,
+    now: float,
+) -> Trial:
+    stable = server.stable(found)
     return Trial(
         o=o,
         target=found,
         now=now,
         template=template,
-        stable=server.stable(found),
-        candidate=server.candidate(o.spec, found, template),
-        surroundings=o.surroundings,
+        stable=stable,
+        candidate=server.candidate(o.spec, template, stable, found.container or ""),
+        surroundings=around,
     )
 
 

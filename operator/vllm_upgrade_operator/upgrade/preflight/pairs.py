@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.upgrade.preflight.answer import (
@@ -32,16 +31,16 @@ def prefill_decode(t: Trial) -> Answer:
     """One half of a pair on another version cannot talk to the other half."""
     labels = (t.target.template.get("metadata") or {}).get("labels") or {}
     half = labels.get(_ROLE_LABEL) if labels.get(_ROLE_LABEL) in _HALVES else None
-    text = t.candidate.value("kv-transfer-config")
-    if text is None and half is None:
-        return not_applicable("the candidate takes its KV cache from no other server")
-    role = None if text is None else _role(text)
-    if text is not None and role is None:
+    settings = t.candidate.options.settings("kv-transfer-config")
+    if settings is None and half is None:
         return unknown(
             "KVTransferUnread",
-            "--kv-transfer-config is there and its kv_role cannot be read: if this is one half of "
-            f"a prefill/decode pair, {_SKEW}",
+            "whether --kv-transfer-config is set, and its kv_role, cannot be read: if this is one "
+            f"half of a prefill/decode pair, {_SKEW}",
         )
+    role = (settings or {}).get("kv_role")
+    if role is None and half is None:
+        return not_applicable("the candidate takes its KV cache from no other server")
     one_sided = half is not None or role in _ONE_SIDED
     same_image = t.stable.image == t.candidate.image
     what = half or role
@@ -58,12 +57,3 @@ def prefill_decode(t: Trial) -> Answer:
             "cache have to be the same on both halves",
         )
     return passed(f"--kv-transfer-config has kv_role {role}: no half of a pair")
-
-
-def _role(text: str) -> str | None:
-    try:
-        config = json.loads(text)
-    except ValueError:
-        return None
-    role = config.get("kv_role") if isinstance(config, dict) else None
-    return role if isinstance(role, str) else None

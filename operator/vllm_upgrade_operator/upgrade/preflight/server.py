@@ -1,18 +1,43 @@
-"""The vLLM server that a pod template starts: its container, its flags, its version."""
+"""The vLLM server that a pod template starts: its container, its flags, its version, its model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vllm_upgrade_operator.vllm.arguments import value_of
-from vllm_upgrade_operator.vllm.command import words
+from vllm_upgrade_operator.upgrade.health import is_ready
+from vllm_upgrade_operator.vllm.facts import known
+from vllm_upgrade_operator.vllm.facts.choice import predict_runner
+from vllm_upgrade_operator.vllm.facts.setup import Setup, machine_of
+from vllm_upgrade_operator.vllm.image import is_official, tag_of
+from vllm_upgrade_operator.vllm.model import Model
+from vllm_upgrade_operator.vllm.reading import read_options
+from vllm_upgrade_operator.vllm.versions import Version, VersionError, parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
     from vllm_upgrade_operator.upgrade.observation import Target
+    from vllm_upgrade_operator.vllm.facts.choice import Prediction
+    from vllm_upgrade_operator.vllm.options import Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """The version of vLLM in an image, and how it is known.
+
+    Attributes:
+        version: Of vLLM; None where it is not known.
+        text: As a person writes it, such as `0.29.0`; empty where it is not known.
+        certain: It was answered or is stated, or the image is vLLM's own release.
+        how: What says so, as a clause.
+    """
+
+    version: Version | None
+    text: str
+    certain: bool
+    how: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,27 +45,121 @@ class Server:
     """What one side of an upgrade starts."""
 
     container: Mapping[str, Any]
+    release: Release
+    options: Options
+    """Flags of the nearest version that is known; of the newest where it is not known."""
+    model: Model
 
     @property
     def image(self) -> str:
         """The image as the template names it."""
         return str(self.container.get("image", ""))
 
-    def value(self, flag: str) -> str | None:
-        """Give a flag's value; None where it is not there, bare, or in a script."""
-        tokens = words(self.container)
-        return None if tokens is None else value_of(tokens, flag)
+    @property
+    def setup(self) -> Setup | None:
+        """What the rules about a version ask; None where the version is not known."""
+        if self.release.version is None:
+            return None
+        return Setup(
+            version=known.nearest(self.release.version).version,
+            options=self.options,
+            architecture=self.model.architecture,
+            machine=machine_of(self.container),
+        )
+
+    @property
+    def prediction(self) -> Prediction | None:
+        """Which runner it would have; None where the version is not known."""
+        if self.release.version is None:
+            return None
+        return predict_runner(
+            self.release.version,
+            self.options,
+            architecture=self.model.architecture,
+            machine=machine_of(self.container),
+        )
+
+    def has(self, flag: str) -> bool:
+        """Whether a flag is given, whatever its value."""
+        return flag in self.options.given
 
 
 def stable(target: Target) -> Server:
-    """What the target's template starts."""
-    return Server(container=_container(target.template, target.container))
+    """What the target's template starts: its pods say the version and the model."""
+    container = _container(target.template, target.container)
+    answered = {p.version for p in target.pods if is_ready(p) and p.version is not None}
+    release = _by_tag(container)
+    if len(answered) == 1:
+        text = answered.pop()
+        release = Release(version=_parsed(text), text=text, certain=True, how="its pods answer it")
+    models = {p.model for p in target.pods if p.model is not None}
+    model = models.pop() if len(models) == 1 else Model()
+    return server(container, release, model)
 
 
-def candidate(spec: VLLMUpgradeSpec, target: Target, template: Mapping[str, Any]) -> Server:
-    """What the candidate's template starts."""
-    del spec
-    return Server(container=_container(template, target.container))
+def candidate(spec: VLLMUpgradeSpec, template: Mapping[str, Any], now: Server, name: str) -> Server:
+    """What the candidate's template starts.
+
+    Args:
+        spec: Of the upgrade.
+        template: The candidate's.
+        now: What the target starts: what the candidate does not change stays as it is there.
+        name: Of the vLLM container.
+    """
+    container = _container(template, name)
+    stated = spec.candidate.version
+    if stated is not None:
+        release = Release(
+            version=_parsed(stated), text=stated, certain=True, how="spec.candidate.version says it"
+        )
+    elif container.get("image") == now.image:
+        release = now.release
+    else:
+        release = _by_tag(container)
+    found = server(container, release, now.model)
+    if found.options.model != now.options.model:
+        # Another model may have another architecture.
+        return server(container, release, Model())
+    return found
+
+
+def server(container: Mapping[str, Any], release: Release, model: Model) -> Server:
+    """Read what a container starts; what its flags say of the model wins over what was seen."""
+    options = read_options(container, release.version or known.versions()[-1])
+    overridden = (options.settings("hf-overrides") or {}).get("architectures")
+    if isinstance(overridden, list) and overridden:
+        model = Model(str(overridden[0]), model.max_model_len)
+    length = options.number("max-model-len")
+    if options.is_unread("max-model-len") or options.text("max-model-len") is not None:
+        model = Model(model.architecture, length)
+    return Server(container=container, release=release, options=options, model=model)
+
+
+def _by_tag(container: Mapping[str, Any]) -> Release:
+    image = str(container.get("image", ""))
+    tag = tag_of(image)
+    version = None if tag is None else _parsed_tag(tag)
+    if version is None:
+        return Release(version=None, text="", certain=False, how="")
+    return Release(
+        version=version,
+        text=(tag or "").removeprefix("v"),
+        certain=is_official(image),
+        how="the tag of its image says it",
+    )
+
+
+def _parsed_tag(tag: str) -> Version | None:
+    """Read the version that a tag begins with, as `v0.29.0-cu129`; None where it does not."""
+    return _parsed(tag.partition("-")[0]) if tag.count(".") >= 2 else None
+
+
+def _parsed(text: str) -> Version | None:
+    try:
+        return parse_version(text)
+    except VersionError:
+        # A build of one's own: nothing may be assumed that depends on the version.
+        return None
 
 
 def _container(template: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:

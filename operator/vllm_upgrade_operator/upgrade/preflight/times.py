@@ -66,7 +66,7 @@ def ending(t: Trial) -> Answer:
     """A pod that is killed before it has finished cuts answers off, in each rollout."""
     grace = int(t.pod.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS))
     before = prestop_seconds(t.candidate.container)
-    drain = _seconds(t.candidate.value("shutdown-timeout"))
+    drain = _drain_seconds(t)
     if before is None or drain is None:
         return unknown(
             "EndUnknown",
@@ -103,7 +103,10 @@ def prestop_seconds(container: Mapping[str, Any]) -> float | None:
     return sum(found) if found else None
 
 
-def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return 0.0
-    return float(text) if text.isdecimal() else None
+def _drain_seconds(t: Trial) -> int | None:
+    """Seconds for what is in flight: 0 without the flag; None where it cannot be read."""
+    options = t.candidate.options
+    if options.is_unread("shutdown-timeout"):
+        return None
+    text = options.text("shutdown-timeout")
+    return 0 if text is None else options.number("shutdown-timeout")
