@@ -53,8 +53,8 @@ def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
         (UPGRADE.replace("v1alpha1", "v9"), "write vllmupgrade.dev/v1alpha1"),
         (UPGRADE.replace("name: up,", ""), "metadata.name is missing"),
         ("a: [", "is no YAML"),
-        (b"\xff\xfe\x00\x01", "is no YAML"),
-        ("[" * 100_000, "is no YAML"),
+        (b"\x80\x81", "is no YAML"),
+        ("[" * 10_000, "is no YAML"),
         (b"#" * (1024 * 1024 + 1), "is larger than"),
     ],
 )

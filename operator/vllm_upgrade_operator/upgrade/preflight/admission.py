@@ -11,12 +11,12 @@ from vllm_upgrade_operator.vllm.versions import AdmissionControl
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.preflight.answer import Answer
-    from vllm_upgrade_operator.upgrade.preflight.subject import Trial
+    from vllm_upgrade_operator.upgrade.preflight.subject import Sides
 
 _REQUESTS, _TOKENS = ADMISSION_FLAGS
 
 
-def limits(t: Trial) -> Answer:
+def limits(t: Sides) -> Answer:
     """Without a limit requests wait without end, and a limit of 0 refuses all."""
     release, options = t.candidate.release, t.candidate.options
     if release.version is None:

@@ -9,10 +9,10 @@ from vllm_upgrade_operator.vllm.facts import known
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.preflight.answer import Answer
-    from vllm_upgrade_operator.upgrade.preflight.subject import Trial
+    from vllm_upgrade_operator.upgrade.preflight.subject import Sides
 
 
-def block_if_certain(t: Trial, reason: str, message: str) -> Answer:
+def block_if_certain(t: Sides, reason: str, message: str) -> Answer:
     """Block where version and facts are certain; else warn, saying what is not."""
     release = t.candidate.release
     if not release.certain:
@@ -24,7 +24,7 @@ def block_if_certain(t: Trial, reason: str, message: str) -> Answer:
     return block(reason, message)
 
 
-def no_version(t: Trial, what: str) -> Answer:
+def no_version(t: Sides, what: str) -> Answer:
     """Say that something depends on a version which is not known."""
     return unknown(
         "VersionUnknown",

@@ -14,14 +14,14 @@ from vllm_upgrade_operator.upgrade.preflight.answer import (
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.preflight.answer import Answer
-    from vllm_upgrade_operator.upgrade.preflight.subject import Trial
+    from vllm_upgrade_operator.upgrade.preflight.subject import Sides
 
 _BATCH, _BLOCKS, _LENGTH = "max-num-batched-tokens", "num-gpu-blocks-override", "max-model-len"
 # config/cache.py, DEFAULT_BLOCK_SIZE of 0.28 to 0.33; some attention backends take larger ones.
 _BLOCK_TOKENS = 16
 
 
-def batch(t: Trial) -> Answer:
+def batch(t: Sides) -> Answer:
     """A batch without room for what it has to hold ends the start (config/scheduler.py)."""
     options = t.candidate.options
     if options.is_unread(_BATCH):
@@ -56,7 +56,7 @@ def batch(t: Trial) -> Answer:
     return passed(f"--{_BATCH} {tokens} holds the longest prompt, {length}")
 
 
-def kv_cache(t: Trial) -> Answer:
+def kv_cache(t: Sides) -> Answer:
     """A KV cache of a fixed size has to hold one text of the model's length."""
     options = t.candidate.options
     fixed = [f for f in (_BLOCKS, "kv-cache-memory-bytes") if f in options.given]
@@ -98,5 +98,5 @@ def kv_cache(t: Trial) -> Answer:
     )
 
 
-def _length_is_stated(t: Trial) -> bool:
+def _length_is_stated(t: Sides) -> bool:
     return t.candidate.options.number(_LENGTH) is not None

@@ -12,36 +12,25 @@ from vllm_upgrade_operator.upgrade.preflight.answer import (
     warn,
 )
 from vllm_upgrade_operator.upgrade.preflight.certainty import block_if_certain, no_version
+from vllm_upgrade_operator.upgrade.preflight.versions import first_obstacle
+from vllm_upgrade_operator.vllm.facts.obstacles import Kind
 from vllm_upgrade_operator.vllm.runner import Runner
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.preflight.answer import Answer
-    from vllm_upgrade_operator.upgrade.preflight.subject import Trial
+    from vllm_upgrade_operator.upgrade.preflight.subject import Sides, Trial
     from vllm_upgrade_operator.vllm.facts.choice import Prediction
 
 _VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 
 
-def can_run(t: Trial) -> Answer:
+def can_run(t: Sides) -> Answer:
     """A runner that lacks what it is asked for ends the start: there is no fallback from force."""
     prediction = t.candidate.prediction
     if prediction is None:
         return no_version(t, "whether its runner has all that it is asked for")
-    if prediction.refusal is None:
-        return passed(f"nothing is asked of {prediction.runner} that it is known to lack")
-    if prediction.runner is Runner.V2:
-        return block_if_certain(
-            t,
-            "V2Impossible",
-            f"it would not start: {prediction.refusal} ({prediction.why}); unset {_VARIABLE} to "
-            "let it fall back to V1, or take the feature out",
-        )
-    return block_if_certain(
-        t,
-        "V1Impossible",
-        f"it would not start: {prediction.refusal} ({prediction.why}); let it run V2, or take "
-        "the feature out",
-    )
+    obstacle = first_obstacle(t, Kind.RUNNER_IMPOSSIBLE)
+    return obstacle or passed(f"nothing is asked of {prediction.runner} that it is known to lack")
 
 
 def wanted_runner(t: Trial) -> Answer:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.vllm.facts import known
 from vllm_upgrade_operator.vllm.facts.choice import predict_runner
+from vllm_upgrade_operator.vllm.facts.obstacles import cannot_start
 from vllm_upgrade_operator.vllm.facts.setup import Setup, machine_of
 from vllm_upgrade_operator.vllm.image import is_official, tag_of
 from vllm_upgrade_operator.vllm.model import Model
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
     from vllm_upgrade_operator.upgrade.observation import Target
     from vllm_upgrade_operator.vllm.facts.choice import Prediction
+    from vllm_upgrade_operator.vllm.facts.obstacles import Obstacle
     from vllm_upgrade_operator.vllm.options import Options
 
 
@@ -79,9 +81,17 @@ class Server:
             machine=machine_of(self.container),
         )
 
-    def has(self, flag: str) -> bool:
-        """Whether a flag is given, whatever its value."""
-        return flag in self.options.given
+    @property
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        """Why it would not start, as far as its version is known and says so."""
+        if self.release.version is None:
+            return ()
+        return cannot_start(
+            self.release.version,
+            self.options,
+            architecture=self.model.architecture,
+            machine=machine_of(self.container),
+        )
 
 
 def stable(target: Target) -> Server:

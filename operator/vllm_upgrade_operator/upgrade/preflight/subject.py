@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,6 +11,18 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.observation import Observation, Target
     from vllm_upgrade_operator.upgrade.preflight.server import Server
     from vllm_upgrade_operator.upgrade.surroundings import Surroundings
+
+
+class Sides(Protocol):
+    """What runs and what would run instead: all that the facts about versions are asked for."""
+
+    @property
+    def stable(self) -> Server:
+        """What runs."""
+
+    @property
+    def candidate(self) -> Server:
+        """What would run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

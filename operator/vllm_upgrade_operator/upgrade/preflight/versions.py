@@ -11,17 +11,17 @@ from vllm_upgrade_operator.upgrade.preflight.answer import (
     warn,
 )
 from vllm_upgrade_operator.upgrade.preflight.certainty import block_if_certain, no_version
-from vllm_upgrade_operator.vllm.facts import known
+from vllm_upgrade_operator.vllm.facts import advice, known
+from vllm_upgrade_operator.vllm.facts.obstacles import Kind
 from vllm_upgrade_operator.vllm.facts.releases import facts_for
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.preflight.answer import Answer
-    from vllm_upgrade_operator.upgrade.preflight.subject import Trial
+    from vllm_upgrade_operator.upgrade.preflight.subject import Sides
+    from vllm_upgrade_operator.vllm.versions import Version
 
-_PREFIX = "VLLM_"
 
-
-def version_known(t: Trial) -> Answer:
+def version_known(t: Sides) -> Answer:
     """What depends on the version can only be checked where it is known."""
     release = t.candidate.release
     if release.version is None:
@@ -48,10 +48,9 @@ def version_known(t: Trial) -> Answer:
     return passed(f"vLLM {release.text}: {release.how}")
 
 
-def architecture(t: Trial) -> Answer:
+def architecture(t: Sides) -> Answer:
     """An architecture that the version does not have ends the start."""
-    version = t.candidate.release.version
-    if version is None:
+    if t.candidate.release.version is None:
         return no_version(t, "whether it has the model's architecture")
     name = t.candidate.model.architecture
     if name is None:
@@ -60,86 +59,90 @@ def architecture(t: Trial) -> Answer:
             "the model's architecture is not known: no stable pod's log says it (any more), or "
             "the candidate has another model",
         )
-    nearest = known.nearest(version).version
-    if name in known.architectures(nearest):
-        return passed(f"vLLM {t.candidate.release.text} has {name}")
-    before = t.stable.release.version
-    if before is not None and name not in known.architectures(known.nearest(before).version):
-        return unknown(
-            "ArchitectureOfPlugin",
-            f"{name} is in no registry of vLLM's own, so a plugin in the image brings it: see that "
-            "the candidate's image has it too",
-        )
-    last = known.last_version_with(name)
-    until = "" if last is None else f" (vLLM names {last} as the last version that has it)"
-    return block_if_certain(
-        t,
-        "ArchitectureGone",
-        f"vLLM {t.candidate.release.text} does not have {name} any more{until}: its pods would not "
-        "start; stay on a version that has it, or serve another model",
-    )
+    obstacle = first_obstacle(t, Kind.ARCHITECTURE_REMOVED, Kind.ARCHITECTURE_UNKNOWN)
+    return obstacle or passed(f"vLLM {t.candidate.release.text} has {name}")
 
 
-def flags(t: Trial) -> Answer:
+def flags(t: Sides) -> Answer:
     """A flag that the version does not know ends the start with exit code 2."""
-    version = t.candidate.release.version
-    if version is None:
+    if t.candidate.release.version is None:
         return no_version(t, "whether it knows all flags")
+    obstacle = first_obstacle(t, Kind.FLAG_UNKNOWN, Kind.FLAG_REMOVED, Kind.FLAG_AMBIGUOUS)
+    if obstacle is not None:
+        return obstacle
     options = t.candidate.options
-    text = t.candidate.release.text
-    if options.unknown:
-        return block_if_certain(
-            t,
-            "UnknownFlag",
-            f"vLLM {text} does not know {_dashed(options.unknown)}{_since(options.unknown)}: its "
-            "pods would end with exit code 2; take it out by spec.candidate.unsetArgs",
-        )
-    if options.ambiguous:
-        short, longer = next(iter(options.ambiguous.items()))
-        return block_if_certain(
-            t,
-            "AmbiguousFlag",
-            f"to vLLM {text} --{short} may be {' or '.join(f'--{f}' for f in longer[:4])}: its "
-            "pods would end with exit code 2; write the flag out",
-        )
     if options.unread:
         return unknown("FlagsUnread", f"not all flags can be read: {'; '.join(options.unread)}")
-    return passed(f"vLLM {text} knows all {len(options.given)} flags")
+    return passed(f"vLLM {t.candidate.release.text} knows all {len(options.given)} flags")
 
 
-def deprecated_flags(t: Trial) -> Answer:
+def speculative_decoding(t: Sides) -> Answer:
+    """A method, or a way to verify drafts, that the version does not have ends the start."""
+    setup = t.candidate.setup
+    if setup is None:
+        return no_version(t, "whether it can do what --speculative-config asks for")
+    obstacle = first_obstacle(t, Kind.VERIFICATION_IMPOSSIBLE)
+    if obstacle is not None:
+        return obstacle
+    settings = setup.speculative()
+    if settings is None:
+        return unknown("SpeculationUnread", "--speculative-config cannot be read here")
+    if not settings:
+        return not_applicable("no speculative decoding")
+    return passed(f"vLLM {t.candidate.release.text} can do what --speculative-config asks for")
+
+
+def deprecated_flags(t: Sides) -> Answer:
     """A deprecated flag works now, and will end a start one day."""
     version = t.candidate.release.version
     if version is None:
         return no_version(t, "whether its flags are deprecated")
-    found = [d for d in facts_for(version).deprecated if t.candidate.has(d.flag)]
+    found = advice.deprecated_flags(version, t.candidate.options)
     if found:
         said = "; ".join(f"--{d.flag} (until {d.gone_in}; use {d.instead})" for d in found)
         return warn("DeprecatedFlag", f"deprecated in vLLM {t.candidate.release.text}: {said}")
     return passed("no flag is known to be deprecated")
 
 
-def environment(t: Trial) -> Answer:
-    """A variable that the version does not read any more has no effect, and nothing says so."""
-    version, before = t.candidate.release.version, t.stable.release.version
+def environment(t: Sides) -> Answer:
+    """A variable that the version does not read any more has no effect, and nothing fails."""
+    version = t.candidate.release.version
     if version is None:
         return no_version(t, "whether it reads all variables")
-    reads = known.environment(known.nearest(version).version)
-    ours = [n for n in t.candidate.options.environment if n.startswith(_PREFIX)]
-    gone = [n for n in ours if n not in reads and _was_read(n, before)]
+    unread = advice.unread_variables(version, t.candidate.options)
+    gone = [v for v in unread if v.last is not None]
     if gone:
+        said = ", ".join(f"{v.name} (the last with it is {_name(v.last)})" for v in gone)
         return warn(
             "RemovedVariable",
-            f"vLLM {t.candidate.release.text} does not read {', '.join(sorted(gone))} any more, so "
-            "it would have no effect: take it out by spec.candidate.unsetEnv, and see the release "
-            "notes for what replaces it",
+            f"vLLM {t.candidate.release.text} does not read {said}, so it would have no effect: "
+            "take it out by spec.candidate.unsetEnv, and see the release notes for what replaces "
+            "it",
         )
-    if not ours:
-        return not_applicable("no variable of vLLM's own is set")
-    return passed(f"no variable is known to be removed of {', '.join(sorted(ours))}")
+    if unread:
+        # Of a plugin perhaps, or misspelt.
+        names = ", ".join(v.name for v in unread)
+        return warn(
+            "UnknownVariable",
+            f"no known version of vLLM reads {names}: correct the name, unless a plugin in the "
+            "image reads it",
+        )
+    return passed("vLLM reads all variables that begin with VLLM_")
 
 
-def base(t: Trial) -> Answer:
+def first_obstacle(t: Sides, *kinds: Kind) -> Answer | None:
+    """Give the first obstacle of these kinds, the others behind it; None where there is none."""
+    found = [o for o in t.candidate.obstacles if o.kind in kinds]
+    if not found:
+        return None
+    found.sort(key=lambda o: not o.certain)
+    message = "; ".join(f"{o.sentence}: {o.advice}" for o in found[:5])
+    certain = block_if_certain(t, str(found[0].kind), message)
+    unsure = found[0].kind is Kind.ARCHITECTURE_UNKNOWN
+    return unknown(str(found[0].kind), message) if unsure else certain
+
+
+def base(t: Sides) -> Answer:
     """Another CUDA, torch or Triton is a change of its own, whatever vLLM's notes say."""
     before, after = t.stable.release.version, t.candidate.release.version
     if before is None or after is None:
@@ -172,24 +175,5 @@ def cuda_of(image: str, usual: str) -> str:
     return usual
 
 
-def _was_read(name: str, before: object) -> bool:
-    """Whether an older version read a variable: the stable one, or any where that is not known."""
-    versions = known.versions() if before is None else [v for v in known.versions() if v == before]
-    return any(name in known.environment(v) for v in versions)
-
-
-def _dashed(names: tuple[str, ...]) -> str:
-    return ", ".join(n if n.startswith("-") else f"--{n}" for n in names)
-
-
-def _since(names: tuple[str, ...]) -> str:
-    """Say which versions do know flags, where any does."""
-    said = []
-    for name in names:
-        having = [v for v in known.versions() if name in known.flags(v)]
-        if having:
-            first, last = having[0], having[-1]
-            said.append(
-                f"--{name} is in {first.major}.{first.minor} to {last.major}.{last.minor} only"
-            )
-    return f" ({'; '.join(said)})" if said else ""
+def _name(version: Version | None) -> str:
+    return "" if version is None else f"{version.major}.{version.minor}"
