@@ -135,6 +135,27 @@ def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
     )
 
 
+def rejections_by_reason(text: str) -> dict[str, float] | None:
+    """Give the rejections that a server has counted, by reason; None where it does not count.
+
+    Raises:
+        MalformedExpositionError: A line of the counter cannot be read.
+    """
+    series = read_series(text, frozenset({REJECTIONS})).get(REJECTIONS)
+    if series is None:
+        return None
+    found: dict[str, float] = {}
+    for one in series:
+        reason = one.labels.get("reason", "")
+        found[reason] = found.get(reason, 0.0) + one.value
+    return found
+
+
+def counts_rejections(version: Version) -> bool:
+    """Whether a version counts its rejections in a metric of their own."""
+    return admission_control(version) is AdmissionControl.COUNTER
+
+
 # By attribute of `Sample`; those of rejections depend on the version.
 _SOURCES = {
     "offered": (HTTP_REQUESTS,),

@@ -32,9 +32,17 @@ class Runner(StrEnum):
     UNKNOWN = "Unknown"
 
 
+class Source(StrEnum):
+    """Where the runner was seen."""
+
+    METRIC = "metric"
+    LOG = "log"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerEvidence:
-    """What a log says of the runner.
+    """What was seen of the runner.
 
     Attributes:
         runner: What every worker that spoke agrees on; else `UNKNOWN`.
@@ -43,6 +51,7 @@ class RunnerEvidence:
             missing; `ROCm default for <architecture>` for its list of exceptions on ROCm.
         refused: vLLM did not start because of the runner: its own words.
         conflicting: Workers of one pod disagree.
+        source: Where it was seen.
     """
 
     runner: Runner
@@ -50,6 +59,7 @@ class RunnerEvidence:
     fallback_features: tuple[str, ...] = ()
     refused: str | None = None
     conflicting: bool = False
+    source: Source = Source.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +143,7 @@ def observe(log: str) -> RunnerEvidence:
             fallback_features=tuple(features),
             refused=refused,
             conflicting=True,
+            source=Source.LOG,
         )
     if seen:
         runner = seen.pop()
@@ -143,6 +154,7 @@ def observe(log: str) -> RunnerEvidence:
             how=said_all[0] + (f", and {others} more likewise" if others else ""),
             fallback_features=tuple(features) if runner is Runner.V1 else (),
             refused=refused,
+            source=Source.LOG,
         )
     return RunnerEvidence(
         runner=Runner.UNKNOWN,
