@@ -178,6 +178,12 @@ def inspect(log: str | None, expositions: Sequence[str] = ()) -> Report:
             samples.append((metrics.parse(text, taken_at=float(number), version=version), text))
         except (MalformedExpositionError, metrics.NotVLLMError) as error:
             problems.append(f"metrics file {number}: {error}")
+    rates = _rates(samples[0][0], samples[-1][0]) if len(samples) > 1 else None
+    if len(samples) > 1 and rates is None:
+        problems.append(
+            "the metrics files cannot be compared: they are of different processes, or the earlier "
+            "one does not come first"
+        )
     latest = samples[-1][0] if samples else None
     runner = agreed(
         exported(samples[-1][1]) if samples else None, None if run is None else observe(run)
@@ -197,7 +203,7 @@ def inspect(log: str | None, expositions: Sequence[str] = ()) -> Report:
         failure=None
         if cause is None
         else Failure(reason=cause.reason, sentence=cause.sentence, advice=cause.advice),
-        rates=_rates(samples[0][0], samples[-1][0]) if len(samples) > 1 else None,
+        rates=rates,
         problems=tuple(problems),
     )
 
