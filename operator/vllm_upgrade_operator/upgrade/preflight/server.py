@@ -16,10 +16,10 @@ from vllm_upgrade_operator.vllm.reading import read_options
 from vllm_upgrade_operator.vllm.versions import Version, VersionError, parse_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
-    from vllm_upgrade_operator.upgrade.observation import Target
+    from vllm_upgrade_operator.upgrade.observation import Pod, Target
     from vllm_upgrade_operator.vllm.facts.choice import Prediction
     from vllm_upgrade_operator.vllm.facts.obstacles import Obstacle
     from vllm_upgrade_operator.vllm.options import Options
@@ -34,12 +34,14 @@ class Release:
         text: As a person writes it, such as `0.29.0`; empty where it is not known.
         certain: It was answered or is stated, or the image is vLLM's own release.
         how: What says so, as a clause.
+        observed: Pods have answered it, or their logs say it.
     """
 
     version: Version | None
     text: str
     certain: bool
     how: str
+    observed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +97,21 @@ class Server:
 
 
 def stable(target: Target) -> Server:
-    """What the target's template starts: its pods say the version and the model."""
-    container = _container(target.template, target.container)
-    answered = {p.version for p in target.pods if is_ready(p) and p.version is not None}
-    release = _by_tag(container)
+    """What the target's template starts."""
+    return running(_container(target.template, target.container), target.pods)
+
+
+def running(container: Mapping[str, Any], pods: Iterable[Pod]) -> Server:
+    """What a container of pods that are there starts: they say its version and its model."""
+    seen = [p for p in pods if is_ready(p)]
+    answered = {p.version for p in seen if p.version is not None}
+    release = by_tag(container)
     if len(answered) == 1:
         text = answered.pop()
-        release = Release(version=_parsed(text), text=text, certain=True, how="its pods answer it")
-    models = {p.model for p in target.pods if p.model is not None}
+        release = Release(
+            version=_parsed(text), text=text, certain=True, how="its pods say it", observed=True
+        )
+    models = {p.model for p in seen if p.model is not None}
     model = models.pop() if len(models) == 1 else Model()
     return server(container, release, model)
 
@@ -125,7 +134,7 @@ def candidate(spec: VLLMUpgradeSpec, template: Mapping[str, Any], now: Server, n
     elif container.get("image") == now.image:
         release = now.release
     else:
-        release = _by_tag(container)
+        release = by_tag(container)
     found = server(container, release, now.model)
     if found.options.model != now.options.model:
         # Another model may have another architecture.
@@ -145,7 +154,8 @@ def server(container: Mapping[str, Any], release: Release, model: Model) -> Serv
     return Server(container=container, release=release, options=options, model=model)
 
 
-def _by_tag(container: Mapping[str, Any]) -> Release:
+def by_tag(container: Mapping[str, Any]) -> Release:
+    """What the tag of a container's image says of the version: a hint, but for vLLM's own."""
     image = str(container.get("image", ""))
     tag = tag_of(image)
     version = None if tag is None else _parsed_tag(tag)
