@@ -7,7 +7,7 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from vllm_upgrade_operator.cli import inspect, preflight
+from vllm_upgrade_operator.cli import inspect, inventory, preflight
 from vllm_upgrade_operator.cli.exits import CommandError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.cli.command import Command
 
-COMMANDS: tuple[Command, ...] = (inspect.COMMAND, preflight.COMMAND)
+COMMANDS: tuple[Command, ...] = (inventory.COMMAND, preflight.COMMAND, inspect.COMMAND)
 
 _PLUGIN = "kubectl-vllm_upgrade"
 

@@ -32,6 +32,8 @@ _ANY_JSON = "application/json, */*"
 
 REQUEST_SECONDS = 15.0
 
+_PAGE = 500
+
 # A value as field.Error writes it, Go-quoted: k8s.io/apimachinery/pkg/util/validation/field.
 _INVALID_VALUE = re.compile(r'Invalid value: ("(?:[^"\\]|\\.)*"): ')
 _SHOWN_VALUE = 200
@@ -109,6 +111,17 @@ class Client:
             if error.status == 404:
                 return None
             raise
+
+    async def items(self, path: str, **query: object) -> list[Mapping[str, Any]]:
+        """Read a collection, however large, a page at a time. Raises `ApiError`."""
+        found: list[Mapping[str, Any]] = []
+        following: str | None = ""
+        while following is not None:
+            more = {"continue": following} if following else {}
+            page = await self.get(path, limit=_PAGE, **query, **more)
+            found += page["items"]
+            following = (page.get("metadata") or {}).get("continue") or None
+        return found
 
     async def find_metadata(self, path: str) -> dict[str, Any] | None:
         """Read the metadata of one object: its content does not leave the API server."""

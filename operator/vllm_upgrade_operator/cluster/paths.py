@@ -96,3 +96,25 @@ def config_map(namespace: str, name: str) -> str:
 def secret(namespace: str, name: str) -> str:
     """One Secret."""
     return f"/api/v1/namespaces/{namespace}/secrets/{name}"
+
+
+def workloads(kind: str, namespace: str | None) -> str:
+    """Collection of the workloads of a kind in a namespace, or in all of them."""
+    group, plural = WORKLOADS[kind]
+    return f"/apis/{group}{_within(namespace)}/{plural}"
+
+
+def pods_in(namespace: str | None) -> str:
+    """Collection of the pods of a namespace, or of all of them."""
+    return f"/api/v1{_within(namespace)}/pods"
+
+
+WORKLOADS = {
+    "Deployment": ("apps/v1", "deployments"),
+    "StatefulSet": ("apps/v1", "statefulsets"),
+    "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
+}
+
+
+def _within(namespace: str | None) -> str:
+    return "" if namespace is None else f"/namespaces/{namespace}"

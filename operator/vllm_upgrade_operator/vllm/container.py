@@ -20,6 +20,8 @@ _IMAGE_WORD = re.compile(r"[/_-]")
 _PORT_NAMES = ("metrics", "http")
 # Programs that have vLLM in them and serve something else in its place, by their module.
 _OTHER_SERVERS = ("dynamo.vllm",)
+# Images of such programs: Ray Serve's for language models, and KAITO's base of its presets.
+_IMAGES_WITH_VLLM = frozenset({"ray-llm", "kaito-base"})
 
 
 def find_container(pod_spec: Mapping[str, Any], name: str | None = None) -> dict[str, Any]:
@@ -54,6 +56,26 @@ def find_container(pod_spec: Mapping[str, Any], name: str | None = None) -> dict
         f"no container of the target runs vLLM by its command or image (there are: {names}): "
         "name the one that does",
     )
+
+
+def serving_containers(pod_spec: Mapping[str, Any]) -> list[str]:
+    """Names of the containers that run vLLM by their command or image, also where several do."""
+    containers = pod_spec.get("containers") or ()
+    return [str(c.get("name")) for c in containers if _by_command(c) or _by_image(c)]
+
+
+def vllm_containers(pod_spec: Mapping[str, Any]) -> list[str]:
+    """Names of the containers that have vLLM in them, whatever they serve.
+
+    Also those whose image has vLLM in it without its name.
+    """
+    within = [str(c.get("name")) for c in pod_spec.get("containers") or () if _within_another(c)]
+    return [*serving_containers(pod_spec), *within]
+
+
+def _within_another(container: Mapping[str, Any]) -> bool:
+    name = str(container.get("image", "")).partition("@")[0].rpartition("/")[2].partition(":")[0]
+    return name in _IMAGES_WITH_VLLM
 
 
 def _own_server(container: Mapping[str, Any]) -> dict[str, Any]:

@@ -140,8 +140,6 @@ def _fallback(move: Move) -> Iterator[Finding]:
 def _of_the_workload(workload: Workload, move: Move) -> Iterator[Finding]:
     ready = [p for p in workload.pods if is_ready(p)]
     answered = sorted({p.version for p in ready if p.version is not None})
-    if workload.problem is not None:
-        yield _advice("OtherServer", workload.problem)
     if workload.owner is not None:
         yield _advice(
             "OwnedByController",
@@ -193,7 +191,7 @@ def _features(move: Move) -> tuple[str, ...]:
 def _limits(now: Server) -> str:
     options = now.options
     given = [f for f in ADMISSION_FLAGS if f in options.given]
-    return " ".join(f"--{f} {options.text(f) or '?'}" for f in given)
+    return " ".join(f"{f}={options.text(f) or '?'}" for f in given)
 
 
 def _source(release: Release) -> str:

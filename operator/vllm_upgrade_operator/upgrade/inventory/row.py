@@ -88,7 +88,7 @@ class Row:
         predicted_certain: All that the rules ask was known.
         architecture: Of its model; empty where it is not known.
         features: What it uses that a runner lacks, in its own version or in the target.
-        limits: Its admission limits, as flags with values; empty without any.
+        limits: Its admission limits, as `max-num-queued-reqs=256`; empty without any.
         findings: What stands against the target version, the most severe first.
     """
 
