@@ -18,7 +18,7 @@ from vllm_upgrade_operator.judge.counters import delta
 from vllm_upgrade_operator.upgrade.evidence import recalled
 from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem, ScrapeReason
-from vllm_upgrade_operator.vllm import metrics, versions
+from vllm_upgrade_operator.vllm import metrics, runnermetric, versions
 from vllm_upgrade_operator.vllm.client import (
     BadAnswerError,
     BadStatusError,
@@ -32,6 +32,7 @@ from vllm_upgrade_operator.vllm.container import metrics_port
 from vllm_upgrade_operator.vllm.exposition import MalformedExpositionError
 from vllm_upgrade_operator.vllm.model import read_model
 from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence, observe
+from vllm_upgrade_operator.vllm.runnermetric import agreed
 from vllm_upgrade_operator.vllm.startup import startup_phase
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ class Looker:
                 process.version = await self._version(address, port)
             pod = replace(pod, version=process.version)
             if limit is None or pod.terminating:
-                return pod
+                if is_ready(pod):
+                    await self._ask_for_runner(process, address, port)
+                return replace(pod, runner=process.runner)
             return await self._scrape(pod, process, (address, port), limit)
 
     async def _read_log(self, seen: SeenPod, process: Process) -> None:
@@ -147,21 +150,35 @@ class Looker:
                 raise
             self._telemetry.log_reads.labels("error").inc()
             how = f"its log could not be read: {error.status} {error.reason}"
-            process.runner = recalled(pod) or RunnerEvidence(runner=Runner.UNKNOWN, how=how)
+            process.logged = recalled(pod) or RunnerEvidence(runner=Runner.UNKNOWN, how=how)
+            process.runner = agreed(process.exported, process.logged)
             return
         self._telemetry.log_reads.labels("ok").inc()
         process.startup_phase = startup_phase(log)
         process.model = read_model(log)
         found = observe(log)
-        if found.runner is Runner.UNKNOWN and not found.conflicting:
+        if found.runner is not Runner.UNKNOWN:
+            found = replace(found, seen_at=now)
+        elif not found.conflicting:
             found = recalled(pod) or found
-        process.runner = found
+        process.logged = found
+        process.runner = agreed(process.exported, found)
 
     async def _version(self, address: str, port: int) -> str | None:
         try:
             return await self._vllm.version(address, port)
         except VLLMError:
             return None
+
+    async def _ask_for_runner(self, process: Process, address: str, port: int) -> None:
+        """Look for our plugin's metric where the log does not say the runner (any more)."""
+        if process.runner is not None and process.runner.runner is not Runner.UNKNOWN:
+            return
+        try:
+            _note_exported(process, await self._vllm.metrics(address, port), time.time())
+        except VLLMError:
+            # What it says stays unknown; a scrape for its counters says what is wrong.
+            return
 
     async def _scrape(
         self, pod: Pod, process: Process, endpoint: tuple[str, int], limit: float
@@ -181,6 +198,7 @@ class Looker:
             # The next delta reaches back over the look that failed: nothing is lost.
             return replace(pod, scrape_error=problem)
         self._telemetry.scrapes.labels("ok").inc()
+        _note_exported(process, text, sample.taken_at)
         before, process.sample = process.sample, sample
         busy = (
             None
@@ -189,6 +207,7 @@ class Looker:
         )
         return replace(
             pod,
+            runner=process.runner,
             delta=None if before is None else delta(before, sample),
             # The counter knows a request when it is answered: a server that answers none would
             # never count as having been offered any.
@@ -196,6 +215,16 @@ class Looker:
             failed=_failed(sample),
             in_flight=busy,
         )
+
+
+def _note_exported(process: Process, exposition: str, now: float) -> None:
+    """Note what a pod exports of its runner; it is the same for as long as its process lives."""
+    if process.exported is not None or runnermetric.NAME not in exposition:
+        return
+    found = runnermetric.exported(exposition)
+    if found is not None:
+        process.exported = replace(found, seen_at=now)
+        process.runner = agreed(process.exported, process.logged)
 
 
 _REASONS: dict[type[Exception], ScrapeReason] = {

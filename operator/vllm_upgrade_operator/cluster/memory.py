@@ -27,11 +27,16 @@ _LAZY_INTERVAL_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Process:
-    """One vLLM process: a container of a pod, from its start to its end."""
+    """One vLLM process: a container of a pod, from its start to its end.
+
+    `runner` is what `logged` and `exported`, by its log and by a metric, come to together.
+    """
 
     started_at: float
     version: str | None = None
     runner: RunnerEvidence | None = None
+    logged: RunnerEvidence | None = None
+    exported: RunnerEvidence | None = None
     model: Model | None = None
     startup_phase: str | None = None
     log_read_at: float | None = None

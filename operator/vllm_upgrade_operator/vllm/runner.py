@@ -1,7 +1,8 @@
 """Which model runner a vLLM process really runs, read from its start-up log.
 
-Nothing that vLLM serves over HTTP says it (0.28 to 0.33), and the environment variable only says
-what was asked for. What is decisive is what the *worker* processes print:
+Nothing that vLLM serves over HTTP by itself says it (0.28 to 0.33; for our plugin see
+`runnermetric.py`), and the environment variable only says what was asked for. What is decisive is
+what the *worker* processes print:
 
 * V2: `Using V2 Model Runner` (v1/worker/gpu_worker.py, cpu_worker.py, xpu_worker.py, the same
   text in 0.28 to 0.33), then `Loading model from scratch...`.
@@ -52,6 +53,7 @@ class RunnerEvidence:
         refused: vLLM did not start because of the runner: its own words.
         conflicting: Workers of one pod disagree.
         source: Where it was seen.
+        seen_at: When, seconds since the Unix epoch; None for a saved file.
     """
 
     runner: Runner
@@ -60,6 +62,7 @@ class RunnerEvidence:
     refused: str | None = None
     conflicting: bool = False
     source: Source = Source.NONE
+    seen_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
