@@ -17,6 +17,8 @@ DEFAULT_PORT = 8000
 """What `vllm serve` listens on without `--port`."""
 
 _IMAGE_WORD = re.compile(r"[/_-]")
+# Words in names of images that come with vLLM: this operator, routers, exporters.
+_BESIDE = frozenset({"controller", "exporter", "gateway", "operator", "proxy", "router"})
 _PORT_NAMES = ("metrics", "http")
 # Programs that have vLLM in them and serve something else in its place, by their module.
 _OTHER_SERVERS = ("dynamo.vllm",)
@@ -134,10 +136,14 @@ def _by_command(container: Mapping[str, Any]) -> bool:
 
 
 def _by_image(container: Mapping[str, Any]) -> bool:
-    """Whether `vllm` is a word of the image's repository, as in vllm/vllm-openai."""
+    """Whether `vllm` is a word of the image's repository, as in vllm/vllm-openai.
+
+    What stands beside vLLM and serves no model, by a word of its own name, is none.
+    """
     image = str(container.get("image", "")).partition("@")[0]
     repository = image.rpartition(":")[0] if ":" in image.rpartition("/")[2] else image
-    return "vllm" in _IMAGE_WORD.split(repository)
+    name = repository.rpartition("/")[2]
+    return "vllm" in _IMAGE_WORD.split(repository) and _BESIDE.isdisjoint(_IMAGE_WORD.split(name))
 
 
 def _port_flag(container: Mapping[str, Any]) -> int | None:
