@@ -38,6 +38,9 @@ version, and what stands against that, the most severe first:
   FallsBack    it would start, on Model Runner V1
   Admission    its queue is unbounded, or its limit does not do what it should
   Advice       all else that somebody should know
+
+It exits with 1 where a workload cannot start on that version, and with 3 where some kind of object
+may not be listed: what may be is printed all the same.
 """
 
 _HEAD = (
@@ -79,7 +82,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "-n", "--namespace", metavar="NAME", help="look there only; without it, in all namespaces"
     )
     where.add_argument(
-        "-A", "--all-namespaces", action="store_true", help="look in all namespaces, as it does"
+        "-A", "--all-namespaces", action="store_true", help="look in all namespaces, as without -n"
     )
     newest = known.versions()[-1]
     parser.add_argument(

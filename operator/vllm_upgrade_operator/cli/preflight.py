@@ -32,6 +32,8 @@ _DESCRIPTION = """\
 Ask everything that the operator asks before it starts an upgrade, and start nothing. The target
 named in the file, its pods' logs, nodes, volumes and budgets are read; the candidate's template is
 computed by the API server in a dry run.
+
+It exits with 1 where a check blocks, and with 3 where none does and one could not tell.
 """
 
 # What stands against it first.
