@@ -108,7 +108,10 @@ async def test_warnings_are_told_once_and_kept_and_do_not_stop_it(serving: Servi
     assert len(told) == 1
     assert told[0][0] == "Warning"
     assert "admission: " in told[0][1]
-    assert "warnings" not in (await serving.status())["message"]
+    status = await serving.status()
+    assert "warnings" not in status["message"]
+    assert status["knownGood"]["flags"] == ["model=m", "port=8000"]
+    assert status["candidate"]["flags"] == ["model=m", "port=8000"]
 
 
 async def test_known_good_keeps_versions_and_nothing_else_of_what_is_referred_to(

@@ -16,6 +16,7 @@ Name = Annotated[str, Field(max_length=253)]
 Short = Annotated[str, Field(max_length=128)]
 Text = Annotated[str, Field(max_length=1024)]
 Time = Annotated[str, Field(max_length=40, description="RFC 3339 time.")]
+Flags = Annotated[tuple[Annotated[str, Field(max_length=160)], ...], Field(max_length=96)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
@@ -139,6 +140,7 @@ class KnownGoodStatus(Model):
         Field(description="Image digests that really ran.")
     )
     version: Short | None = Field(None, description="What GET /version answered.")
+    flags: Flags = Field((), description="What vLLM is told, without what may be secret.")
 
 
 class CandidateStatus(Model):
@@ -148,6 +150,7 @@ class CandidateStatus(Model):
         Field((), description="Image digests of the verified canary pods.")
     )
     version: Short | None = Field(None, description="What GET /version answered.")
+    flags: Flags = Field((), description="What vLLM is told, without what may be secret.")
 
 
 class TimelineEntry(Model):

@@ -77,6 +77,6 @@ class LogLooker:
             pod,
             runner=found,
             model=read_model(log),
-            # The operator's label is what the server itself has answered.
-            version=pod.labels.get(VERSION) or read_version(log),
+            # The log is of the process that runs; a label may be of one before it.
+            version=read_version(log) or pod.labels.get(VERSION),
         )

@@ -80,8 +80,8 @@ def assess(workload: Workload, target: Release) -> Row:
     now = running(workload.container, workload.pods)
     move = Move(stable=now, candidate=server(workload.container, target, now.model))
     prediction = move.candidate.prediction
-    startable = prediction is not None and not move.candidate.obstacles
     found = sorted(_findings(workload, move), key=lambda f: ORDER.index(f.severity))
+    startable = not any(f.severity is Severity.CANNOT_START for f in found)
     return Row(
         namespace=workload.namespace,
         kind=workload.kind,

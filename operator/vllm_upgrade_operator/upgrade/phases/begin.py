@@ -6,7 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.durations import seconds_of
-from vllm_upgrade_operator.api.v1alpha1 import KnownGoodStatus, Phase, PreflightResult
+from vllm_upgrade_operator.api.v1alpha1 import (
+    CandidateStatus,
+    KnownGoodStatus,
+    Phase,
+    PreflightResult,
+)
 from vllm_upgrade_operator.upgrade import conditions
 from vllm_upgrade_operator.upgrade.decision import (
     DeleteCanary,
@@ -20,8 +25,9 @@ from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.inheritance import owed, settle
 from vllm_upgrade_operator.upgrade.names import ABORT, known_good_name
 from vllm_upgrade_operator.upgrade.observation import Refusal
-from vllm_upgrade_operator.upgrade.preflight import chain
+from vllm_upgrade_operator.upgrade.preflight import chain, server
 from vllm_upgrade_operator.upgrade.removal import remove_canary
+from vllm_upgrade_operator.upgrade.shown import shown_flags
 from vllm_upgrade_operator.upgrade.surroundings import Unread
 
 if TYPE_CHECKING:
@@ -165,11 +171,21 @@ def _record(
         # The target was changed between recording and reading back: nothing has been started yet.
         return wait(status, "the target changed while it was recorded: again", DropRevisions())
     known = o.known_good
+    stable = server.stable(target)
     summary = KnownGoodStatus(
-        name=known.name, images=_images(known), digests=known.digests, version=known.version
+        name=known.name,
+        images=_images(known),
+        digests=known.digests,
+        version=known.version,
+        flags=shown_flags(stable.options),
     )
     status = conditions.put(
-        status.model_copy(update={"known_good": summary}),
+        status.model_copy(
+            update={
+                "known_good": summary,
+                "candidate": CandidateStatus(flags=_candidate_flags(o, target, stable)),
+            }
+        ),
         conditions.KNOWN_GOOD_RECORDED,
         True,
         "Recorded",
@@ -231,6 +247,14 @@ def _references(o: Observation) -> list[dict[str, object]]:
         for r in found
         if r.resource_version is not None
     ]
+
+
+def _candidate_flags(o: Observation, target: Target, stable: server.Server) -> tuple[str, ...]:
+    """What the candidate is told; nothing where its container is not known."""
+    if o.candidate is None or target.container is None:
+        return ()
+    found = server.candidate(o.spec, o.candidate.template, stable, target.container)
+    return shown_flags(found.options)
 
 
 def _images(known: KnownGood) -> tuple[str, ...]:

@@ -138,9 +138,7 @@ def test_how_severe_it_is(
     row = assess(workload(*args, env=env), release(target))
     assert (row.severity, reasons(row)[0]) == (severity, reason)
     assert row.next_step == row.findings[0].message
-    assert (row.predicted is Runner.UNKNOWN) == (
-        severity is Severity.CANNOT_START and reason != "KVCacheTooSmall"
-    )
+    assert (row.predicted is Runner.UNKNOWN) == (severity is Severity.CANNOT_START)
 
 
 def test_an_architecture_that_is_gone_cannot_start() -> None:
