@@ -61,7 +61,7 @@ class DryRuns(StubClient):
 
 
 def cluster(**more: Any) -> DryRuns:
-    empty = {"items": []}
+    empty: dict[str, Any] = {"items": []}
     listed = (
         paths.deployments("serving"),
         paths.pods("serving"),
