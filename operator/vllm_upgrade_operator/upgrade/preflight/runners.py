@@ -30,7 +30,11 @@ def can_run(t: Sides) -> Answer:
     if prediction is None:
         return no_version(t, "whether its runner has all that it is asked for")
     obstacle = first_obstacle(t, Kind.RUNNER_IMPOSSIBLE)
-    return obstacle or passed(f"nothing is asked of {prediction.runner} that it is known to lack")
+    if obstacle is None:
+        return passed(f"nothing is asked of {prediction.runner} that it is known to lack")
+    if prediction.certain or t.candidate.forces_runner:
+        return obstacle
+    return unknown(obstacle.reason, f"{obstacle.message}; but {_unsure(prediction)}")
 
 
 def wanted_runner(t: Trial) -> Answer:
@@ -51,6 +55,11 @@ def wanted_runner(t: Trial) -> Answer:
             "own log decides, before it gets traffic",
         )
     clause = f"it would run {prediction.runner}, expected {runner.expected}: {prediction.why}"
+    if not prediction.certain and not t.candidate.forces_runner:
+        return unknown(
+            "RunnerUncertain",
+            f"{clause}; but {_unsure(prediction)}; its own log decides, before it gets traffic",
+        )
     if runner.on_mismatch == "Allow":
         return warn("Fallback", f"{clause}; allowed by spec.runner.onMismatch")
     missing = [f for f in prediction.features if holding(f, runner.exceptions, t.now) is None]

@@ -9,7 +9,7 @@ from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.vllm.facts import known
 from vllm_upgrade_operator.vllm.facts.choice import predict_runner
 from vllm_upgrade_operator.vllm.facts.obstacles import cannot_start
-from vllm_upgrade_operator.vllm.facts.setup import Setup, machine_of
+from vllm_upgrade_operator.vllm.facts.setup import RUNNER_VARIABLE, Setup, machine_of
 from vllm_upgrade_operator.vllm.image import is_official, tag_of
 from vllm_upgrade_operator.vllm.model import Model
 from vllm_upgrade_operator.vllm.reading import read_options
@@ -70,6 +70,11 @@ class Server:
             architecture=self.model.architecture,
             machine=machine_of(self.container),
         )
+
+    @property
+    def forces_runner(self) -> bool:
+        """Whether the variable that chooses the runner is set, to a value that is known."""
+        return self.options.environment.get(RUNNER_VARIABLE) is not None
 
     @property
     def prediction(self) -> Prediction | None:

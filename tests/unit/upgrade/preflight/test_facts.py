@@ -236,6 +236,20 @@ def test_a_runner_that_is_pinned_against_what_is_expected() -> None:
     assert "VLLM_USE_V2_MODEL_RUNNER=0 forces it" in check.message
 
 
+def test_a_runner_that_is_not_sure_blocks_nothing() -> None:
+    """A ConfigMap that is not read may set the variable that chooses the runner."""
+    there = {"envFrom": [{"configMapRef": {"name": "settings"}}]}
+    candidate = told(*FAST_PREFILL)
+    candidate["spec"]["containers"][0] |= there
+    check = ask("runner", stable=stable(), candidate=candidate, spec=to("0.29.0"))
+    assert (check.result, check.reason) == (UNKNOWN, "RunnerUncertain")
+    assert "VLLM_USE_V2_MODEL_RUNNER may be set" in check.message
+    candidate = told(*FAST_PREFILL, "--enable-batch-sharded-sampling", "-tp", "2")
+    candidate["spec"]["containers"][0] |= there
+    check = ask("runner-possible", stable=stable(), candidate=candidate, spec=to("0.29.0"))
+    assert (check.result, check.reason) == (UNKNOWN, "RunnerImpossible")
+
+
 def test_a_fallback_that_cannot_be_told_is_unknown() -> None:
     """Without a GPU it is not known whether there is a Triton that works."""
     check = ask(
