@@ -31,8 +31,6 @@ T = TypeVar("T")
 NODES_COUNTED = 50
 """On how many suitable nodes the pods are counted at most; fewer where there is room enough."""
 
-_PATHS = {"ConfigMap": paths.config_map, "Secret": paths.secret}
-
 
 async def surroundings(
     client: Client,
@@ -79,6 +77,9 @@ async def surroundings(
         budgets=budgets,
         references=_of(found, mentioned),
         stable_references=_of(found, stable),
+        config_maps={}
+        if isinstance(found, Unread)
+        else {r.name: data for r, data in found if data is not None},
     )
 
 
@@ -145,23 +146,31 @@ async def _budgets(client: Client, namespace: str) -> tuple[Budget, ...]:
     )
 
 
-async def _reference(client: Client, namespace: str, mention: Mention) -> Reference:
-    raw = await client.find_metadata(_PATHS[mention.kind](namespace, mention.name))
-    return Reference(
+async def _reference(
+    client: Client, namespace: str, mention: Mention
+) -> tuple[Reference, dict[str, str] | None]:
+    """Read a ConfigMap with its data; of a Secret the metadata alone."""
+    if mention.kind == "ConfigMap":
+        raw = await client.find(paths.config_map(namespace, mention.name))
+    else:
+        raw = await client.find_metadata(paths.secret(namespace, mention.name))
+    reference = Reference(
         kind=mention.kind,
         name=mention.name,
         optional=mention.optional,
         resource_version=None if raw is None else raw["metadata"]["resourceVersion"],
     )
+    is_read = raw is not None and mention.kind == "ConfigMap"
+    return reference, dict((raw or {}).get("data") or {}) if is_read else None
 
 
 def _of(
-    found: Sequence[Reference] | Unread, mentions: Sequence[Mention]
+    found: Sequence[tuple[Reference, object]] | Unread, mentions: Sequence[Mention]
 ) -> tuple[Reference, ...] | Unread:
     if isinstance(found, Unread):
         return found
     wanted = frozenset(mentions)
-    return tuple(r for r in found if (r.kind, r.name, r.optional) in wanted)
+    return tuple(r for r, _ in found if (r.kind, r.name, r.optional) in wanted)
 
 
 def _text(value: object) -> str | None:

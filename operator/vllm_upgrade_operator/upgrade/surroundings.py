@@ -5,7 +5,7 @@ Only Preflight asks for it. What could not be read is `Unread`, never "there is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A ConfigMap or Secret that a pod template refers to. Of neither is any content kept."""
+    """A ConfigMap or Secret that a pod template refers to."""
 
     kind: str
     name: str
@@ -81,3 +81,5 @@ class Surroundings:
     """Of the candidate's template."""
     stable_references: tuple[Reference, ...] | Unread
     """Of the target's template: recorded with known-good."""
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Data of the ConfigMaps that either template refers to, by name; none where unread."""

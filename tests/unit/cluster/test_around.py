@@ -110,8 +110,11 @@ def answers(nodes: int = 1) -> dict[str, Any]:
                 }
             ]
         },
-        f"{CORE}/configmaps/templates": {"metadata": {"resourceVersion": "11"}},
-        f"{CORE}/secrets/keys": {"metadata": {"resourceVersion": "12"}},
+        f"{CORE}/configmaps/templates": {
+            "metadata": {"resourceVersion": "11"},
+            "data": {"chat": "text"},
+        },
+        f"{CORE}/secrets/keys": {"metadata": {"resourceVersion": "12"}, "data": {"k": "s3cret"}},
     }
 
 
@@ -141,6 +144,7 @@ async def test_all_of_it() -> None:
         Reference(kind="Secret", name="keys", optional=False, resource_version="12"),
     )
     assert around.references == around.stable_references == expected
+    assert around.config_maps == {"templates": {"chat": "text"}}
 
 
 async def test_what_the_candidate_adds_is_not_known_goods() -> None:

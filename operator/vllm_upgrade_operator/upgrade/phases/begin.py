@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.conflicts import Rival
     from vllm_upgrade_operator.upgrade.decision import Action
     from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
+    from vllm_upgrade_operator.upgrade.preflight.configs import ConfigMaps
 
 _MESSAGE_LIMIT = 1024
 
@@ -171,7 +172,8 @@ def _record(
         # The target was changed between recording and reading back: nothing has been started yet.
         return wait(status, "the target changed while it was recorded: again", DropRevisions())
     known = o.known_good
-    stable = server.stable(target)
+    maps = {} if o.surroundings is None else o.surroundings.config_maps
+    stable = server.stable(target, maps)
     summary = KnownGoodStatus(
         name=known.name,
         images=_images(known),
@@ -183,7 +185,7 @@ def _record(
         status.model_copy(
             update={
                 "known_good": summary,
-                "candidate": CandidateStatus(flags=_candidate_flags(o, target, stable)),
+                "candidate": CandidateStatus(flags=_candidate_flags(o, target, stable, maps)),
             }
         ),
         conditions.KNOWN_GOOD_RECORDED,
@@ -249,11 +251,13 @@ def _references(o: Observation) -> list[dict[str, object]]:
     ]
 
 
-def _candidate_flags(o: Observation, target: Target, stable: server.Server) -> tuple[str, ...]:
+def _candidate_flags(
+    o: Observation, target: Target, stable: server.Server, maps: ConfigMaps
+) -> tuple[str, ...]:
     """What the candidate is told; nothing where its container is not known."""
     if o.candidate is None or target.container is None:
         return ()
-    found = server.candidate(o.spec, o.candidate.template, stable, target.container)
+    found = server.candidate(o.spec, o.candidate.template, stable, target.container, maps)
     return shown_flags(found.options)
 
 

@@ -138,14 +138,16 @@ def _trial(
     around: Surroundings,
     now: float,
 ) -> Trial:
-    stable = server.stable(found)
+    stable = server.stable(found, around.config_maps)
     return Trial(
         o=o,
         target=found,
         now=now,
         template=template,
         stable=stable,
-        candidate=server.candidate(o.spec, template, stable, found.container or ""),
+        candidate=server.candidate(
+            o.spec, template, stable, found.container or "", around.config_maps
+        ),
         surroundings=around,
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vllm_upgrade_operator.upgrade.health import is_ready
+from vllm_upgrade_operator.upgrade.preflight.configs import Told, told_by
 from vllm_upgrade_operator.vllm.facts import known
 from vllm_upgrade_operator.vllm.facts.choice import predict_runner
 from vllm_upgrade_operator.vllm.facts.obstacles import cannot_start
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec
     from vllm_upgrade_operator.upgrade.observation import Pod, Target
+    from vllm_upgrade_operator.upgrade.preflight.configs import ConfigMaps
     from vllm_upgrade_operator.vllm.facts.choice import Prediction
     from vllm_upgrade_operator.vllm.facts.obstacles import Obstacle
     from vllm_upgrade_operator.vllm.options import Options
@@ -101,12 +103,19 @@ class Server:
         )
 
 
-def stable(target: Target) -> Server:
-    """What the target's template starts."""
-    return running(_container(target.template, target.container), target.pods)
+def stable(target: Target, config_maps: ConfigMaps | None = None) -> Server:
+    """What the target's template starts.
+
+    Args:
+        target: The Deployment.
+        config_maps: Data of the ConfigMaps that its template refers to, by name.
+    """
+    container = _container(target.template, target.container)
+    told = told_by(target.template.get("spec") or {}, container, config_maps or {})
+    return running(container, target.pods, told)
 
 
-def running(container: Mapping[str, Any], pods: Iterable[Pod]) -> Server:
+def running(container: Mapping[str, Any], pods: Iterable[Pod], told: Told | None = None) -> Server:
     """What a container of pods that are there starts: they say its version and its model."""
     seen = [p for p in pods if is_ready(p)]
     answered = {p.version for p in seen if p.version is not None}
@@ -118,10 +127,16 @@ def running(container: Mapping[str, Any], pods: Iterable[Pod]) -> Server:
         )
     models = {p.model for p in seen if p.model is not None}
     model = models.pop() if len(models) == 1 else Model()
-    return server(container, release, model)
+    return server(container, release, model, told)
 
 
-def candidate(spec: VLLMUpgradeSpec, template: Mapping[str, Any], now: Server, name: str) -> Server:
+def candidate(
+    spec: VLLMUpgradeSpec,
+    template: Mapping[str, Any],
+    now: Server,
+    name: str,
+    config_maps: ConfigMaps | None = None,
+) -> Server:
     """What the candidate's template starts.
 
     Args:
@@ -129,8 +144,10 @@ def candidate(spec: VLLMUpgradeSpec, template: Mapping[str, Any], now: Server, n
         template: The candidate's.
         now: What the target starts: what the candidate does not change stays as it is there.
         name: Of the vLLM container.
+        config_maps: Data of the ConfigMaps that the template refers to, by name.
     """
     container = _container(template, name)
+    told = told_by(template.get("spec") or {}, container, config_maps or {})
     stated = spec.candidate.version
     if stated is not None:
         release = Release(
@@ -140,16 +157,24 @@ def candidate(spec: VLLMUpgradeSpec, template: Mapping[str, Any], now: Server, n
         release = now.release
     else:
         release = by_tag(container)
-    found = server(container, release, now.model)
+    found = server(container, release, now.model, told)
     if found.options.model != now.options.model:
         # Another model may have another architecture.
-        return server(container, release, Model())
+        return server(container, release, Model(), told)
     return found
 
 
-def server(container: Mapping[str, Any], release: Release, model: Model) -> Server:
+def server(
+    container: Mapping[str, Any], release: Release, model: Model, told: Told | None = None
+) -> Server:
     """Read what a container starts; what its flags say of the model wins over what was seen."""
-    options = read_options(container, release.version or known.versions()[-1])
+    told = told or Told()
+    options = read_options(
+        container,
+        release.version or known.versions()[-1],
+        variables=told.variables,
+        configs=told.configs,
+    )
     overridden = (options.settings("hf-overrides") or {}).get("architectures")
     if isinstance(overridden, list) and overridden:
         model = Model(str(overridden[0]), model.max_model_len)
