@@ -89,7 +89,8 @@ clean: ## Stop this checkout's clusters; remove all that was made in it but keep
 	    LOCALCLUSTER_DIR="$$directory" $(LOCALCLUSTER) down; \
 	  fi; \
 	done
-	rm -rf .venv .localcluster dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .localcluster dist build .hypothesis .mypy_cache .ruff_cache .pytest_cache \
+	  .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): requirements/dev.lock requirements/build.lock pyproject.toml

@@ -14,6 +14,7 @@ from vllm_upgrade_operator.cluster.together import together
 from vllm_upgrade_operator.upgrade.probes import startup_budget
 from vllm_upgrade_operator.upgrade.times import seconds
 from vllm_upgrade_operator.vllm.causes import Ending, Probe, of_end
+from vllm_upgrade_operator.vllm.logs import lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -123,7 +124,7 @@ async def _read(client: Client, run: _Run, previous: str) -> str | None:
 
 def _stamped(log: str) -> Iterator[tuple[float, str]]:
     """Give the lines of a log with their times; what has none, as a line cut off, is left out."""
-    for line in log.splitlines():
+    for line in lines(log):
         stamp, _, rest = line.partition(" ")
         try:
             yield seconds(stamp), rest

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from vllm_upgrade_operator.vllm.logs import said
+from vllm_upgrade_operator.vllm.logs import lines, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -360,7 +360,7 @@ _COMMAND_ADVICE = "look at the command of the container: images differ in it"
 
 def served(log: str) -> bool:
     """Whether a log, or the end of one, is of a server that had come up."""
-    return any(_SERVED.match(line) for line in log.splitlines())
+    return any(_SERVED.match(line) for line in lines(log))
 
 
 def _of_memory(end: Ending) -> Cause | None:

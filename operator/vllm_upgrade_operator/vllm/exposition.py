@@ -8,12 +8,16 @@ is what makes this much cheaper than a general parser.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
+# How a line mostly looks. Whatever does not is read label by label.
+_PLAIN = re.compile(r'\{[a-zA-Z_]\w*="[^"\\]*"(?:,[a-zA-Z_]\w*="[^"\\]*")*')
+_PLAIN_LABEL = re.compile(r'(\w+)="([^"]*)"')
 # One label and what follows it. Read from the left, so that no line takes more than linear time.
 _LABEL = re.compile(r'\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|(?=}))')
 _ESCAPE = re.compile(r'\\([\\"n])')
@@ -34,8 +38,7 @@ class MalformedExpositionError(ValueError):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(NamedTuple):
     """One line of an exposition.
 
     Attributes:
@@ -44,7 +47,7 @@ class Series:
         line: Number of the line, from 1: for error messages.
     """
 
-    labels: dict[str, str]
+    labels: Mapping[str, str]
     value: float
     line: int
 
@@ -61,16 +64,30 @@ def read_series(text: str, names: AbstractSet[str]) -> dict[str, list[Series]]:
     """
     found: dict[str, list[Series]] = {}
     # Not splitlines(): that would also split at characters that may stand in a label's value.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.startswith("#"):
-            words = line.split(maxsplit=3)
-            if len(words) > 2 and words[1] == "TYPE" and words[2] in names:
-                found.setdefault(words[2], [])
-            continue
-        name = line.partition("{")[0].partition(" ")[0]
-        if name in names:
-            found.setdefault(name, []).append(_series(line[len(name) :], number))
+    for line, text_of in enumerate(text.split("\n"), start=1):
+        name = text_of.partition("{")[0]
+        if name not in names:
+            # Most lines end here, at the cost of two searches.
+            if " " not in name:
+                continue
+            name = name.partition(" ")[0]
+            if name not in names:
+                if name.startswith("#"):
+                    declared = _declared(text_of)
+                    if declared in names:
+                        found.setdefault(declared, [])
+                continue
+        series = found.get(name)
+        if series is None:
+            series = found[name] = []
+        series.append(_series(text_of[len(name) :], line))
     return found
+
+
+def _declared(comment: str) -> str:
+    """Give the metric that a comment declares; empty where it declares none."""
+    words = comment.split(maxsplit=3) if "TYPE" in comment else ()
+    return words[2] if len(words) > 2 and words[1] == "TYPE" else ""
 
 
 def number(text: str) -> float | None:
@@ -85,15 +102,36 @@ def number(text: str) -> float | None:
 
 def _series(rest: str, line: int) -> Series:
     """Read what follows the name: labels, value, and a time that is not used."""
-    rest = rest.lstrip()
+    head, brace, text = rest.rpartition("} ")
+    labels: Mapping[str, str] | None = None
+    if brace and " " not in text and len(head) <= _REMEMBERED:
+        labels = _plain_labels(head)
+    if labels is None:
+        labels, text = _slowly(rest.lstrip(), line)
+    value = number(text)
+    if value is None:
+        raise MalformedExpositionError(line, "its value is no number that can be counted with")
+    return Series(labels, value, line)
+
+
+# The same labels come with every answer of a pod, and of its like. Long ones are not kept: a pod
+# may answer anything.
+_REMEMBERED = 256
+
+
+@lru_cache(maxsize=4096)
+def _plain_labels(text: str) -> Mapping[str, str] | None:
+    """Read labels without escapes or unusual spaces; None for others."""
+    return dict(_PLAIN_LABEL.findall(text)) if _PLAIN.fullmatch(text) else None
+
+
+def _slowly(rest: str, line: int) -> tuple[dict[str, str], str]:
+    """Read a line with escapes or unusual spaces in it: its labels, and its value's text."""
     labels, end = _labels(rest, line)
     words = rest[end:].split()
     if not words or len(words) > 2 or (len(words) == 2 and not _TIMESTAMP.fullmatch(words[1])):
         raise MalformedExpositionError(line, "not of the form name{labels} value")
-    value = number(words[0])
-    if value is None:
-        raise MalformedExpositionError(line, "its value is no number that can be counted with")
-    return Series(labels=labels, value=value, line=line)
+    return labels, words[0]
 
 
 def _labels(text: str, line: int) -> tuple[dict[str, str], int]:

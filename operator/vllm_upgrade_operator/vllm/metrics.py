@@ -38,6 +38,7 @@ ITL = "vllm:inter_token_latency_seconds"
 E2E = "vllm:e2e_request_latency_seconds"
 
 _PREFIX = "vllm:"
+_GAUGES = (RUNNING, WAITING, KV_USAGE, CACHE_CONFIG)
 
 _NAMES = frozenset(
     {
@@ -101,6 +102,10 @@ def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
         NotVLLMError: There is no metric of vLLM in it.
     """
     families = read_series(text, _NAMES)
+    for gauge in _GAUGES:
+        # Made with its series when the server starts: declared alone, the page was cut.
+        if not families.get(gauge):
+            families.pop(gauge, None)
     if not any(name.startswith(_PREFIX) for name in families):
         raise NotVLLMError("/metrics has no metric of vLLM")
     server_errors = _sum(families.get(HTTP_REQUESTS), _answered("5xx"))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from vllm_upgrade_operator.vllm.logs import log_lines
+from vllm_upgrade_operator.vllm.logs import log_lines, messages
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.vllm.logs import LogLine
@@ -100,6 +100,8 @@ _PROOFS = (
 
 TRITON = "triton"
 """The name of a missing Triton among the features that make vLLM fall back."""
+_PROVING = ("_worker.py", "model_runner.py")
+
 _NO_TRITON = "Model Runner V2 requires Triton; using the V1 model runner instead."
 _UNSUPPORTED = re.compile(
     r"Model Runner V2 does not yet support (?P<features>.+); "
@@ -168,7 +170,7 @@ def observe(log: str) -> RunnerEvidence:
 
 
 def _proof(line: LogLine) -> _Proof | None:
-    if not line.of_engine:
+    if not line.file.endswith(_PROVING) or not line.of_engine:
         return None
     for proof in _PROOFS:
         if proof.file.fullmatch(line.file) and proof.message.fullmatch(line.message):
@@ -194,6 +196,8 @@ def _why_unknown(*, any_line: bool, features: tuple[str, ...], refused: str | No
 
 
 def _fallback_features(message: str) -> tuple[str, ...]:
+    if "V1 model runner" not in message:
+        return ()
     if message == _NO_TRITON:
         return (TRITON,)
     if match := _UNSUPPORTED.fullmatch(message):
@@ -230,13 +234,8 @@ def split_features(text: str) -> list[str]:
 def _refusal(log: str) -> str | None:
     """Find why vLLM refused the configuration; tracebacks are not in its log format."""
     found: str | None = None
-    for raw in log.splitlines():
-        match = _REFUSAL.search(raw)
-        if match is not None and _is_traceback(raw[: match.start()]):
+    for message in messages(log):
+        match = _REFUSAL.match(message) if "Model Runner V" in message else None
+        if match is not None:
             found = match["words"].strip()[:_REFUSAL_LIMIT]
     return found
-
-
-def _is_traceback(before: str) -> bool:
-    """Whether what comes before an error on its line is only indentation or a log prefix."""
-    return re.fullmatch(r"\s*(?:\(\w+ pid=\d+\)\s+(?:ERROR .*\] )?\s*)?", before) is not None

@@ -100,9 +100,7 @@ def read_log(log: str) -> ServerLog:
     """Read the log of one server."""
     found = ServerLog()
     for line in log_lines(log):
-        for row in _ROWS:
-            if row.engine is not None and row.engine is not line.of_engine:
-                continue
+        for row in _OF_ENGINE if line.of_engine else _OF_SERVER:
             if row.file is not None and not row.file.fullmatch(line.file):
                 continue
             match = row.says.match(line.message)
@@ -227,3 +225,5 @@ _ROWS: tuple[_Row, ...] = (
         file=re.compile(r"loggers\.py"),
     ),
 )
+_OF_ENGINE = tuple(row for row in _ROWS if row.engine is not False)
+_OF_SERVER = tuple(row for row in _ROWS if row.engine is not True)
