@@ -12,11 +12,14 @@ from vllm_upgrade_operator.vllm.command import words
 from vllm_upgrade_operator.vllm.reading import mounted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     ConfigMaps = Mapping[str, Mapping[str, str]]
 
 _LIMIT = 64 * 1024
+# A configuration of vLLM has a few dozen lines, and JSON objects in some of them.
+_MOST_BRACKETS = 256
+_DEEPEST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +74,37 @@ def _configs(
     text = config_maps.get(place.config_map, {}).get(place.key)
     if text is None or len(text) > _LIMIT:
         return {}
+    parsed = _parsed(text)
+    return {} if parsed is None else {path: parsed}
+
+
+def _parsed(text: str) -> Mapping[str, Any] | None:
+    """Read a YAML mapping; None for anything else.
+
+    One with aliases is not read, since a few lines of them can stand for more than memory holds;
+    nor is a deep one, which takes the parser longer with each level.
+    """
+    if sum(text.count(opening) for opening in "[{") > _MOST_BRACKETS:
+        return None
     try:
+        if not _is_shallow(yaml.parse(text, yaml.SafeLoader)):
+            return None
         parsed = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return {path: parsed} if isinstance(parsed, dict) else {}
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _is_shallow(events: Iterable[object]) -> bool:
+    depth = 0
+    for event in events:
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
+            return False
+    return True
 
 
 def _config_path(tokens: list[str]) -> str | None:

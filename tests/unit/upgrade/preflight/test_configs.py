@@ -15,6 +15,12 @@ MAPS = {
 }
 
 
+# Each line stands for ten times the one before it.
+BOMB = "a0: &a0 [x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 30)
+)
+
+
 def container(**parts: Any) -> dict[str, Any]:
     return {"name": "vllm", "image": "x"} | parts
 
@@ -52,6 +58,10 @@ def spec_with(text: str | None) -> tuple[dict[str, Any], dict[str, dict[str, str
         ("a: [", None),
         ("a: " + "x" * 70_000, None),
         ("[" * 5000, None),
+        ("[" * 200, None),
+        ("- " * 30_000, None),
+        ("a: {b: {c: [1]}}", {"a": {"b": {"c": [1]}}}),
+        (BOMB, None),
         (None, None),
     ],
 )
