@@ -32,7 +32,7 @@ def can_run(t: Sides) -> Answer:
     obstacle = first_obstacle(t, Kind.RUNNER_IMPOSSIBLE)
     if obstacle is None:
         return passed(f"nothing is asked of {prediction.runner} that it is known to lack")
-    if prediction.certain or t.candidate.forces_runner:
+    if t.candidate.runner_is_sure:
         return obstacle
     return unknown(obstacle.reason, f"{obstacle.message}; but {_unsure(prediction)}")
 
@@ -47,7 +47,9 @@ def wanted_runner(t: Trial) -> Answer:
     if prediction.refusal is not None:
         return not_applicable("it would not start at all")
     if prediction.runner == runner.expected:
-        if prediction.certain:
+        # A forced V2 does not start where there is no Triton that works.
+        kept = prediction.runner is Runner.V1 and t.candidate.runner_is_sure
+        if prediction.certain or kept:
             return passed(f"it would run {prediction.runner}: {prediction.why}")
         return unknown(
             "RunnerUncertain",
@@ -55,7 +57,7 @@ def wanted_runner(t: Trial) -> Answer:
             "own log decides, before it gets traffic",
         )
     clause = f"it would run {prediction.runner}, expected {runner.expected}: {prediction.why}"
-    if not prediction.certain and not t.candidate.forces_runner:
+    if not t.candidate.runner_is_sure:
         return unknown(
             "RunnerUncertain",
             f"{clause}; but {_unsure(prediction)}; its own log decides, before it gets traffic",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vllm_upgrade_operator.upgrade.health import is_ready
@@ -14,6 +14,7 @@ from vllm_upgrade_operator.vllm.facts.setup import RUNNER_VARIABLE, Setup, machi
 from vllm_upgrade_operator.vllm.image import is_official, tag_of
 from vllm_upgrade_operator.vllm.model import Model
 from vllm_upgrade_operator.vllm.reading import read_options
+from vllm_upgrade_operator.vllm.runner import Runner
 from vllm_upgrade_operator.vllm.versions import Version, VersionError, parse_version
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.preflight.configs import ConfigMaps
     from vllm_upgrade_operator.vllm.facts.choice import Prediction
     from vllm_upgrade_operator.vllm.facts.obstacles import Obstacle
+    from vllm_upgrade_operator.vllm.facts.setup import Machine
     from vllm_upgrade_operator.vllm.options import Options
 
 
@@ -74,20 +76,32 @@ class Server:
         )
 
     @property
-    def forces_runner(self) -> bool:
-        """Whether the variable that chooses the runner is set, to a value that is known."""
-        return self.options.environment.get(RUNNER_VARIABLE) is not None
-
-    @property
     def prediction(self) -> Prediction | None:
         """Which runner it would have; None where the version is not known."""
+        return self._predicted(machine_of(self.container))
+
+    @property
+    def runner_is_sure(self) -> bool:
+        """Whether nothing that is not known could change the predicted runner.
+
+        One that is forced is, and so is V1 where a Triton that works would not change it.
+        """
+        prediction = self.prediction
+        if prediction is None:
+            return False
+        if prediction.certain or self.options.environment.get(RUNNER_VARIABLE) is not None:
+            return True
+        at_best = self._predicted(replace(machine_of(self.container), triton=True))
+        return at_best is not None and at_best.certain and at_best.runner is Runner.V1
+
+    def _predicted(self, machine: Machine) -> Prediction | None:
         if self.release.version is None:
             return None
         return predict_runner(
             self.release.version,
             self.options,
             architecture=self.model.architecture,
-            machine=machine_of(self.container),
+            machine=machine,
         )
 
     @property

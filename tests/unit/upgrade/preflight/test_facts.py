@@ -250,6 +250,12 @@ def test_a_runner_that_is_not_sure_blocks_nothing() -> None:
     assert (check.result, check.reason) == (UNKNOWN, "RunnerImpossible")
 
 
+def test_a_fallback_for_a_feature_is_sure_whether_there_is_a_triton_or_not() -> None:
+    args = ["--model", "m", *FAST_PREFILL]
+    check = ask("runner", stable=old(args=args), candidate=new(args=args), spec=to("0.29.0"))
+    assert (check.result, check.reason) == (BLOCK, "FallbackNotExcepted")
+
+
 def test_a_fallback_that_cannot_be_told_is_unknown() -> None:
     """Without a GPU it is not known whether there is a Triton that works."""
     check = ask(
