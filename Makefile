@@ -60,6 +60,10 @@ bench-reaction: $(INSTALLED) ## Measure how fast the operator acts, what it take
 	$(LOCALCLUSTER) up; \
 	$(LOCALCLUSTER) exec -- $(PYTHON) -m benchmarks.reaction --results benchmarks/results/reaction.json
 
+.PHONY: bench-parsing
+bench-parsing: $(INSTALLED) ## Measure how long logs and metrics take to read, beside prometheus_client
+	$(PYTHON) -m benchmarks.parsing --results benchmarks/results/parsing.json
+
 .PHONY: lint
 lint: $(INSTALLED) ## Check style, types, layers and the Dockerfile; chart and generated files are checked by tests
 	.venv/bin/ruff check .

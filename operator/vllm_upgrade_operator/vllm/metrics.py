@@ -40,7 +40,7 @@ E2E = "vllm:e2e_request_latency_seconds"
 _PREFIX = "vllm:"
 _GAUGES = (RUNNING, WAITING, KV_USAGE, CACHE_CONFIG)
 
-_NAMES = frozenset(
+NAMES = frozenset(
     {
         RUNNING,
         WAITING,
@@ -58,6 +58,7 @@ _NAMES = frozenset(
         *(h + suffix for h in (TTFT, ITL, E2E) for suffix in ("_bucket", "_sum")),
     }
 )
+"""The metrics that are read of a page."""
 
 # The routes of entrypoints/ that hand a request to the engine, as the server lists them at start.
 GENERATION_HANDLERS = frozenset(
@@ -101,7 +102,7 @@ def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
         MalformedExpositionError: A line of a metric that is used cannot be read.
         NotVLLMError: There is no metric of vLLM in it.
     """
-    families = read_series(text, _NAMES)
+    families = read_series(text, NAMES)
     for gauge in _GAUGES:
         # Made with its series when the server starts: declared alone, the page was cut.
         if not families.get(gauge):

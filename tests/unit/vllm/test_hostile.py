@@ -147,7 +147,7 @@ def test_no_flipped_byte_makes_another_runner_of_it(runner: Runner, data: st.Dat
 
 
 LABEL = st.text(alphabet=st.characters(blacklist_categories=["Cs"]), max_size=12)
-NAMES = st.sampled_from([*sorted(metrics._NAMES), "vllm_runner_info", "up", "vllm:x"])
+NAMES = st.sampled_from([*sorted(metrics.NAMES), "vllm_runner_info", "up", "vllm:x"])
 
 
 def page_of(lines: list[tuple[str, dict[str, str], float]]) -> str:
@@ -178,14 +178,14 @@ def test_any_page_is_read_as_the_general_parser_reads_it(
     page = page_of(lines)
     mine = [
         (name, dict(s.labels), s.value)
-        for name, series in read_series(page, metrics._NAMES).items()
+        for name, series in read_series(page, metrics.NAMES).items()
         for s in series
     ]
     theirs = [
         (s.name, dict(s.labels), s.value)
         for family in text_string_to_metric_families(page)
         for s in family.samples
-        if s.name in metrics._NAMES
+        if s.name in metrics.NAMES
     ]
     assert sorted(mine, key=repr) == sorted(theirs, key=repr)
 
