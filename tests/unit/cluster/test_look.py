@@ -43,13 +43,18 @@ class StubVLLM(VLLMClient):
         self.text: str | None = None
         self.seconds: list[float] = []
         self.asked: list[tuple[str, str, int]] = []
+        self.schemes: set[str] = set()
 
-    async def version(self, address: str, port: int) -> str:
+    async def version(self, address: str, port: int, *, scheme: str = "http") -> str:
         self.asked.append(("version", address, port))
+        self.schemes.add(scheme)
         return "0.29.0"
 
-    async def metrics(self, address: str, port: int, *, seconds: float = 3.0) -> str:
+    async def metrics(
+        self, address: str, port: int, *, seconds: float = 3.0, scheme: str = "http"
+    ) -> str:
         self.asked.append(("metrics", address, port))
+        self.schemes.add(scheme)
         self.seconds.append(seconds)
         if self.failure is not None:
             raise self.failure
@@ -196,6 +201,18 @@ async def test_nothing_is_asked_on_a_port_that_is_not_declared() -> None:
     assert found.scrape_error is not None
     assert found.scrape_error.reason is ScrapeReason.NOT_ALLOWED
     assert "add containerPort 6443" in found.scrape_error.message
+
+
+@pytest.mark.parametrize(
+    ("args", "scheme"),
+    [([], "http"), (["--ssl-certfile", "/c", "--ssl-keyfile", "/k"], "https")],
+)
+async def test_a_server_with_a_certificate_is_asked_by_https(args: list[str], scheme: str) -> None:
+    scene = Scene()
+    raw = pod()
+    raw["spec"]["containers"][1]["args"] = args
+    await scene.look(raw)
+    assert scene.vllm.schemes == {scheme}
 
 
 @pytest.mark.parametrize(
