@@ -9,13 +9,12 @@ from vllm_upgrade_operator.vllm.logs import log_lines
 
 # config/model.py of 0.28 to 0.33, in the API server, before any request can be logged.
 _FILE = "model.py"
-_ARCHITECTURE = re.compile(r"Resolved architecture: (?P<name>\w{1,128})")
+ARCHITECTURE = re.compile(r"Resolved architecture: (?P<name>\w{1,128})$")
+"""The model's comes first, then that of a draft model."""
 _LENGTH = re.compile(r"Using max model len (?P<tokens>\d{1,12})")
 
 # v1/engine/core.py of 0.28 to 0.33, in the engine, which logs no user input.
-_VERSION = re.compile(
-    r"Initializing a V1 LLM engine \(v(?P<version>[\w.+]{1,64})\) with config: .*"
-)
+VERSION = re.compile(r"Initializing a V1 LLM engine \(v(?P<version>[\w.+]{1,64})\) with config: .*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ def read_model(log: str) -> Model:
     for line in log_lines(log):
         if line.file != _FILE:
             continue
-        if architecture is None and (match := _ARCHITECTURE.fullmatch(line.message)):
+        if architecture is None and (match := ARCHITECTURE.fullmatch(line.message)):
             architecture = match["name"]
         if length is None and (match := _LENGTH.fullmatch(line.message)):
             length = int(match["tokens"])
@@ -50,6 +49,6 @@ def read_model(log: str) -> Model:
 def read_version(log: str) -> str | None:
     """Read the version that the start of a log says; None where it does not (any more)."""
     for line in log_lines(log):
-        if line.of_engine and (match := _VERSION.fullmatch(line.message)):
+        if line.of_engine and (match := VERSION.fullmatch(line.message)):
             return match["version"]
     return None

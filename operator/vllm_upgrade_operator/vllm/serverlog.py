@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.vllm.logs import log_lines
+from vllm_upgrade_operator.vllm.model import ARCHITECTURE, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,17 +168,9 @@ _SECONDS = r"(?P<seconds>\d{1,9}(?:\.\d{1,9})?)"
 _TAG = r"(?:\[[\w-]+\] )?"
 
 _ROWS: tuple[_Row, ...] = (
-    _Row(
-        re.compile(r"Initializing a V1 LLM engine \(v(?P<version>[\w.!+-]{1,64})\) with config: "),
-        _version,
-        engine=True,
-    ),
+    _Row(VERSION, _version, engine=True),
     _Row(_BANNER, _version, engine=False),
-    _Row(
-        re.compile(r"Resolved architecture: (?P<name>\w{1,128})$"),
-        _architecture,
-        file=re.compile(r"model\.py"),
-    ),
+    _Row(ARCHITECTURE, _architecture, file=re.compile(r"model\.py")),
     _Row(re.compile(rf"Loading weights took {_SECONDS} seconds"), _slowest("weights"), engine=True),
     _Row(
         re.compile(rf"Model loading took \S+ GiB memory and {_SECONDS} seconds"),
