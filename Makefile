@@ -68,6 +68,10 @@ bench-mix: $(INSTALLED) ## Measure how often the mix of requests is called diffe
 bench-judge: $(INSTALLED) ## Measure how often and how fast the judge calls harm (QUICK=1: in a minute)
 	$(PYTHON) -m benchmarks.judge $(if $(QUICK),--quick,--page docs/judge-benchmark.md) --results benchmarks/results/judge.json
 
+.PHONY: bench-parsing
+bench-parsing: $(INSTALLED) ## Measure how long logs and metrics take to read, beside prometheus_client
+	$(PYTHON) -m benchmarks.parsing --results benchmarks/results/parsing.json
+
 .PHONY: lint
 lint: $(INSTALLED) ## Check style, types, layers and the Dockerfile; chart and generated files are checked by tests
 	.venv/bin/ruff check .
@@ -97,7 +101,8 @@ clean: ## Stop this checkout's clusters; remove all that was made in it but keep
 	    LOCALCLUSTER_DIR="$$directory" $(LOCALCLUSTER) down; \
 	  fi; \
 	done
-	rm -rf .venv .localcluster benchmarks/.recorded dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .localcluster benchmarks/.recorded dist build .hypothesis .mypy_cache .ruff_cache \
+	  .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): requirements/dev.lock requirements/build.lock pyproject.toml

@@ -63,7 +63,6 @@ def unsupported_by_v1(version: str, options: Options) -> list[str]:
             options.config("speculative-config").get("enable_adaptive_verification")
         ),
         "batch-sharded sampling": options.has("enable-batch-sharded-sampling"),
-        "xpress speculative decoding": at_least(version, "0.33.0") and _method(options) == "xpress",
     }
     return [name for name, asked in wanted.items() if asked]
 
@@ -89,7 +88,7 @@ def _drafting(version: str, options: Options) -> list[str]:
     if method in _DRAFTING_NOT_ON_V2.get(version, ()) or (old is not None and method not in old):
         return [f"speculative method '{method}'"]
     found = []
-    if method in ("eagle", "eagle3") and options.config("speculative-config").get(
+    if method not in ("dflash", "dspark") and options.config("speculative-config").get(
         "parallel_drafting"
     ):
         found.append("parallel drafting for EAGLE speculative decoding")
@@ -109,8 +108,10 @@ def _gone_by_032(version: str, options: Options) -> list[str]:
 
 
 def _method(options: Options) -> str | None:
-    method = options.config("speculative-config").get("method")
-    return None if method is None else str(method)
+    shortcut = options.text("spec-method", "") or None
+    method = options.config("speculative-config").get("method", shortcut)
+    # All multi-token prediction is one method (config/speculative.py).
+    return None if method is None else "mtp" if str(method).endswith("_mtp") else str(method)
 
 
 def _count(options: Options, flag: str) -> int:

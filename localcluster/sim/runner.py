@@ -106,9 +106,10 @@ def _choose(version: str, options: Options, architecture: str, env: Mapping[str,
         return Choice(v2=True)
     forced = env.get("VLLM_USE_V2_MODEL_RUNNER")
     if forced is not None:
-        if _is_true(forced):
+        wanted = _boolean(forced)
+        if wanted:
             _check_forced(version, options, triton=triton)
-        return Choice(v2=_is_true(forced))
+        return Choice(v2=wanted)
     if version == "0.28.0":
         if features.needs_v2_in_028(options):
             _check_forced(version, options, triton=triton)
@@ -154,5 +155,9 @@ def _default_in_028(architecture: str, *, rocm: bool) -> bool:
     return architecture.endswith(("ForCausalLM", "ForConditionalGeneration"))
 
 
-def _is_true(text: str) -> bool:
-    return text.strip().lower() in ("1", "true", "yes", "on")
+def _boolean(text: str) -> bool:
+    """Read it as envs.py does, by `bool(int(text))`."""
+    try:
+        return bool(int(text))
+    except ValueError as error:
+        raise StartError(str(error)) from None

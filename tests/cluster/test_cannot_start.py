@@ -75,8 +75,10 @@ AT_ONCE: dict[str, Case] = {
         ("NoSuchForCausalLM", "use an image that does"),
     ),
     "forced V2 without what it needs": Case(
+        # Without a version: preflight would block what it knows of 0.29.
         {
-            **candidate(),
+            "image": "sim/vllm:0.29.0",
+            "env": [{"name": "VLLM_USE_V2_MODEL_RUNNER", "value": "1"}],
             "args": [{"flag": "kv-sharing-fast-prefill"}],
         },
         "RunnerImpossible",

@@ -291,7 +291,8 @@ async def test_the_operator_may_not_do_what_it_does_not_need(place: Place) -> No
     core = f"/api/v1/namespaces/{place.namespace}"
     await refused(operator.get(f"{core}/secrets"), "forbidden")
     await refused(operator.get(f"{core}/configmaps"), "forbidden")
-    await refused(operator.get("/api/v1/nodes"), "forbidden")
+    await refused(operator.get(f"{core}/persistentvolumeclaims"), "forbidden")
+    await refused(operator.delete("/api/v1/nodes/x"), "forbidden")
     await refused(operator.create(f"{core}/pods", {}, **DRY), "forbidden")
     await refused(operator.delete(f"{core}/pods/x"), "forbidden")
     await refused(operator.create(place.upgrades, body("up"), **DRY), "forbidden")

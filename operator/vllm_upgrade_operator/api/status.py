@@ -16,6 +16,7 @@ Name = Annotated[str, Field(max_length=253)]
 Short = Annotated[str, Field(max_length=128)]
 Text = Annotated[str, Field(max_length=1024)]
 Time = Annotated[str, Field(max_length=40, description="RFC 3339 time.")]
+Flags = Annotated[tuple[Annotated[str, Field(max_length=160)], ...], Field(max_length=96)]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
@@ -114,6 +115,26 @@ class CheckStatus(Model):
     )
 
 
+class PreflightResult(StrEnum):
+    """What a check of preflight comes to."""
+
+    PASS = "Pass"  # noqa: S105 - no password
+    WARN = "Warn"
+    BLOCK = "Block"
+    UNKNOWN = "Unknown"
+
+
+class PreflightCheck(Model):
+    """What was found of one thing before anything was started."""
+
+    name: Annotated[str, Field(max_length=63)] = Field(description="Name of the check.")
+    result: PreflightResult = Field(
+        description="Pass, Warn, Block or Unknown; only Block stops the upgrade."
+    )
+    reason: Short = Field(description="Why, as one PascalCase word.")
+    message: Text = Field(description="What was found and what to do, for a person.")
+
+
 class KnownGoodStatus(Model):
     """The stored configuration that a rollback restores."""
 
@@ -125,6 +146,7 @@ class KnownGoodStatus(Model):
         Field(description="Image digests that really ran.")
     )
     version: Short | None = Field(None, description="What GET /version answered.")
+    flags: Flags = Field((), description="What vLLM is told, without what may be secret.")
 
 
 class CandidateStatus(Model):
@@ -134,6 +156,7 @@ class CandidateStatus(Model):
         Field((), description="Image digests of the verified canary pods.")
     )
     version: Short | None = Field(None, description="What GET /version answered.")
+    flags: Flags = Field((), description="What vLLM is told, without what may be secret.")
 
 
 class TimelineEntry(Model):
@@ -264,6 +287,11 @@ class VLLMUpgradeStatus(Model):
     checks: Annotated[tuple[CheckStatus, ...], Field(max_length=64)] = Field(
         (),
         description="What each check says.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    preflight: Annotated[tuple[PreflightCheck, ...], Field(max_length=64)] = Field(
+        (),
+        description="What was found before anything was started, in order of severity.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     known_good: KnownGoodStatus | None = Field(None, description="What a rollback restores.")

@@ -16,6 +16,8 @@ import aiohttp
 from kubernetes.aio import client as official
 from kubernetes.aio import config as official_config
 
+from vllm_upgrade_operator.cluster import kubeconfig
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
@@ -25,7 +27,12 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_ANY_JSON = "application/json, */*"
+
 REQUEST_SECONDS = 15.0
+
+_PAGE = 500
 
 # A value as field.Error writes it, Go-quoted: k8s.io/apimachinery/pkg/util/validation/field.
 _INVALID_VALUE = re.compile(r'Invalid value: ("(?:[^"\\]|\\.)*"): ')
@@ -65,14 +72,15 @@ class Client:
         self._host = configuration.host.rstrip("/")
 
     @classmethod
-    async def from_kubeconfig(cls, path: Path | str | None = None) -> Self:
-        """Connect as a kubeconfig says; without a path, as kubectl would find it."""
-        configuration = official.Configuration()
-        await official_config.load_kube_config(
-            config_file=None if path is None else str(path),
-            client_configuration=configuration,
-        )
-        return cls(configuration)
+    async def from_kubeconfig(
+        cls, path: Path | str | None = None, context: str | None = None
+    ) -> Self:
+        """Connect as a kubeconfig says; without a path, as kubectl would find it.
+
+        Raises:
+            KubeconfigError: The file or the context is not there, or cannot be used.
+        """
+        return cls(await kubeconfig.load(path, context))
 
     @classmethod
     def in_cluster(cls) -> Self:
@@ -99,6 +107,26 @@ class Client:
         """Read one object; None only where the API server says that there is none."""
         try:
             return await self.get(path)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def items(self, path: str, **query: object) -> list[Mapping[str, Any]]:
+        """Read a collection, however large, a page at a time. Raises `ApiError`."""
+        found: list[Mapping[str, Any]] = []
+        following: str | None = ""
+        while following is not None:
+            more = {"continue": following} if following else {}
+            page = await self.get(path, limit=_PAGE, **query, **more)
+            found += page["items"]
+            following = (page.get("metadata") or {}).get("continue") or None
+        return found
+
+    async def find_metadata(self, path: str) -> dict[str, Any] | None:
+        """Read the metadata of one object: its content does not leave the API server."""
+        try:
+            return await self._json("GET", path, {}, accept=METADATA_ONLY)
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -171,7 +199,7 @@ class Client:
         finally:
             response.close()
 
-    async def _json(
+    async def _json(  # noqa: PLR0913
         self,
         method: str,
         path: str,
@@ -179,8 +207,11 @@ class Client:
         *,
         body: object = None,
         content_type: str = "application/json",
+        accept: str = _ANY_JSON,
     ) -> dict[str, Any]:
-        response = await self._send(method, path, query, body=body, content_type=content_type)
+        response = await self._send(
+            method, path, query, body=body, content_type=content_type, accept=accept
+        )
         try:
             result: dict[str, Any] = json.loads(await response.read())
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
@@ -197,9 +228,10 @@ class Client:
         *,
         body: object = None,
         content_type: str = "application/json",
+        accept: str = _ANY_JSON,
         seconds: float = REQUEST_SECONDS,
     ) -> aiohttp.ClientResponse:
-        headers = {"Content-Type": content_type, "Accept": "application/json, */*"}
+        headers = {"Content-Type": content_type, "Accept": accept}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         url = self._host + path
         if query:

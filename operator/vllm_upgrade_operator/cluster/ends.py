@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
 from vllm_upgrade_operator.cluster.look import LOG_NOT_THERE, LOG_SECONDS
-from vllm_upgrade_operator.cluster.pods import last_end, named, startup_budget
+from vllm_upgrade_operator.cluster.pods import last_end, named
 from vllm_upgrade_operator.cluster.together import together
+from vllm_upgrade_operator.upgrade.probes import startup_budget
 from vllm_upgrade_operator.upgrade.times import seconds
 from vllm_upgrade_operator.vllm.causes import Ending, Probe, of_end
+from vllm_upgrade_operator.vllm.logs import lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -122,7 +124,7 @@ async def _read(client: Client, run: _Run, previous: str) -> str | None:
 
 def _stamped(log: str) -> Iterator[tuple[float, str]]:
     """Give the lines of a log with their times; what has none, as a line cut off, is left out."""
-    for line in log.splitlines():
+    for line in lines(log):
         stamp, _, rest = line.partition(" ")
         try:
             yield seconds(stamp), rest

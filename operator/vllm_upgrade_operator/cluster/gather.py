@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from vllm_upgrade_operator.api.durations import seconds_of
 from vllm_upgrade_operator.api.v1alpha1 import Phase, VLLMUpgradeSpec, VLLMUpgradeStatus
 from vllm_upgrade_operator.cluster import paths
+from vllm_upgrade_operator.cluster.around import surroundings
 from vllm_upgrade_operator.cluster.client import ApiError
 from vllm_upgrade_operator.cluster.ends import explained
 from vllm_upgrade_operator.cluster.look import SeenPod
@@ -35,7 +36,9 @@ from vllm_upgrade_operator.cluster.together import together
 from vllm_upgrade_operator.upgrade import names
 from vllm_upgrade_operator.upgrade.attempts import spec_hash
 from vllm_upgrade_operator.upgrade.conflicts import Rival, conflict
-from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
+from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Refusal, Target
+from vllm_upgrade_operator.upgrade.preflight.capacity import most_canary_pods
+from vllm_upgrade_operator.upgrade.preflight.subject import Subject
 from vllm_upgrade_operator.upgrade.selection import traffic_keys
 from vllm_upgrade_operator.upgrade.times import seconds
 from vllm_upgrade_operator.vllm.container import find_container
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from vllm_upgrade_operator.cluster.client import Client
-    from vllm_upgrade_operator.cluster.look import Looker
+    from vllm_upgrade_operator.cluster.look import Looks
     from vllm_upgrade_operator.cluster.memory import Memory
     from vllm_upgrade_operator.upgrade.decision import Needs
     from vllm_upgrade_operator.upgrade.selection import Selector
@@ -113,7 +116,7 @@ async def read_upgrade(client: Client, namespace: str, name: str) -> Upgrade | N
 
 
 async def gather(
-    client: Client, looker: Looker, memory: Memory, upgrade: Upgrade, needed: Needs
+    client: Client, looker: Looks, memory: Memory, upgrade: Upgrade, needed: Needs
 ) -> Observation:
     """Read what concerns an upgrade. Raises `ApiError`."""
     metadata, spec = upgrade.metadata, upgrade.spec
@@ -156,15 +159,27 @@ async def gather(
     )
     if upgrade.status.phase in (Phase.PENDING, Phase.PREFLIGHT):
         observation = await _beside(client, upgrade, observation)
-    if needed.proposal and cluster.target is not None:
-        return replace(observation, proposed=await propose(client, cluster.target, spec))
+    if needed.proposal and cluster.target is not None and target is not None:
+        proposed = await propose(client, cluster.target, spec)
+        template = target.template if isinstance(proposed, Refusal) else proposed
+        around = memory.surroundings(template, time.time())
+        if around is None:
+            around = await surroundings(
+                client,
+                cluster.target,
+                template,
+                stable_nodes=[str(p["spec"].get("nodeName")) for p in cluster.target_pods],
+                pods=most_canary_pods(Subject(o=observation, target=target)),
+            )
+            memory.remember_surroundings(template, time.time(), around)
+        return replace(observation, proposed=proposed, surroundings=around)
     return observation
 
 
 async def _beside(client: Client, upgrade: Upgrade, o: Observation) -> Observation:
     """Look for other upgrades of the target, and for what is left of them."""
-    found = await client.get(paths.upgrades(o.namespace))
-    rivals = [_rival(item) for item in found["items"]]
+    found = await _if_served(client, paths.upgrades(o.namespace))
+    rivals = [_rival(item) for item in found]
     first = conflict(_rival(upgrade.raw), rivals)
     if upgrade.status.phase != Phase.PREFLIGHT or o.target is None:
         return replace(o, conflict=first)
@@ -303,7 +318,7 @@ async def _selectors(
         return ()
     services = await client.get(paths.services(namespace))
     found = [deployment_selector(target), *(service_selector(s) for s in services["items"])]
-    found += [pool_selector(p) for p in await _inference_pools(client, namespace)]
+    found += [pool_selector(p) for p in await _if_served(client, paths.inference_pools(namespace))]
     return tuple(s for s in found if s is not None)
 
 
@@ -321,9 +336,10 @@ def _traffic_keys(
     return traffic_keys(labels, selectors, spec.strategy.traffic_labels)
 
 
-async def _inference_pools(client: Client, namespace: str) -> list[Mapping[str, Any]]:
+async def _if_served(client: Client, path: str) -> list[Mapping[str, Any]]:
+    """List a collection of an API that the cluster need not have."""
     try:
-        found = await client.get(paths.inference_pools(namespace))
+        found = await client.get(path)
     except ApiError as error:
         # Whoever may list them gets a 404 only where the cluster does not have that API.
         if error.status == 404:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
@@ -24,7 +24,7 @@ from vllm_upgrade_operator.judge.counters import (
 from vllm_upgrade_operator.upgrade.evidence import recalled
 from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem, ScrapeReason
-from vllm_upgrade_operator.vllm import metrics, versions
+from vllm_upgrade_operator.vllm import metrics, runnermetric, versions
 from vllm_upgrade_operator.vllm.client import (
     BadAnswerError,
     BadStatusError,
@@ -34,9 +34,11 @@ from vllm_upgrade_operator.vllm.client import (
     TruncatedError,
     VLLMError,
 )
-from vllm_upgrade_operator.vllm.container import metrics_port
+from vllm_upgrade_operator.vllm.container import metrics_port, scheme
 from vllm_upgrade_operator.vllm.exposition import MalformedExpositionError
+from vllm_upgrade_operator.vllm.model import read_model
 from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence, observe
+from vllm_upgrade_operator.vllm.runnermetric import agreed
 from vllm_upgrade_operator.vllm.startup import startup_phase
 
 if TYPE_CHECKING:
@@ -70,6 +72,15 @@ class SeenPod:
     pod: Pod
     raw: Mapping[str, Any]
     container: str
+
+
+class Looks(Protocol):
+    """Who asks pods."""
+
+    async def look(
+        self, pods: Iterable[SeenPod], memory: Memory, *, scrape_seconds: float | None
+    ) -> tuple[Pod, ...]:
+        """Add what the pods themselves say."""
 
 
 class Looker:
@@ -108,19 +119,22 @@ class Looker:
             pod = replace(
                 pod,
                 runner=process.runner,
+                model=process.model,
                 startup_phase=None if is_ready(pod) else process.startup_phase,
             )
             try:
-                address, port = _endpoint(seen)
+                endpoint = _endpoint(seen)
             except _NotScrapedError as error:
                 problem = ScrapeProblem(ScrapeReason.NOT_ALLOWED, str(error))
                 return replace(pod, scrape_error=None if limit is None else problem)
             if is_ready(pod) and process.version is None:
-                process.version = await self._version(address, port)
+                process.version = await self._version(endpoint)
             pod = replace(pod, version=process.version)
             if limit is None or pod.terminating:
-                return pod
-            return await self._scrape(pod, process, (address, port), limit)
+                if is_ready(pod):
+                    await self._ask_for_runner(process, endpoint)
+                return replace(pod, runner=process.runner)
+            return await self._scrape(pod, process, endpoint, limit)
 
     async def _read_log(self, seen: SeenPod, process: Process) -> None:
         now = time.time()
@@ -142,26 +156,43 @@ class Looker:
                 raise
             self._telemetry.log_reads.labels("error").inc()
             how = f"its log could not be read: {error.status} {error.reason}"
-            process.runner = recalled(pod) or RunnerEvidence(runner=Runner.UNKNOWN, how=how)
+            process.logged = recalled(pod) or RunnerEvidence(runner=Runner.UNKNOWN, how=how)
+            process.runner = agreed(process.exported, process.logged)
             return
         self._telemetry.log_reads.labels("ok").inc()
         process.startup_phase = startup_phase(log)
+        process.model = read_model(log)
         found = observe(log)
-        if found.runner is Runner.UNKNOWN and not found.conflicting:
+        if found.runner is not Runner.UNKNOWN:
+            found = replace(found, seen_at=now)
+        elif not found.conflicting:
             found = recalled(pod) or found
-        process.runner = found
+        process.logged = found
+        process.runner = agreed(process.exported, found)
 
-    async def _version(self, address: str, port: int) -> str | None:
+    async def _version(self, endpoint: _Endpoint) -> str | None:
+        address, port, scheme = endpoint
         try:
-            return await self._vllm.version(address, port)
+            return await self._vllm.version(address, port, scheme=scheme)
         except VLLMError:
             return None
 
-    async def _scrape(
-        self, pod: Pod, process: Process, endpoint: tuple[str, int], limit: float
-    ) -> Pod:
+    async def _ask_for_runner(self, process: Process, endpoint: _Endpoint) -> None:
+        """Look for our plugin's metric where the log does not say the runner (any more)."""
+        if process.runner is not None and process.runner.runner is not Runner.UNKNOWN:
+            return
+        address, port, scheme = endpoint
         try:
-            text = await self._vllm.metrics(*endpoint, seconds=limit)
+            text = await self._vllm.metrics(address, port, scheme=scheme)
+            _note_exported(process, text, time.time())
+        except VLLMError:
+            # What it says stays unknown; a scrape for its counters says what is wrong.
+            return
+
+    async def _scrape(self, pod: Pod, process: Process, endpoint: _Endpoint, limit: float) -> Pod:
+        address, port, scheme = endpoint
+        try:
+            text = await self._vllm.metrics(address, port, seconds=limit, scheme=scheme)
             # Off the event loop: the answer of a large fleet's pod is hundreds of kilobytes.
             sample = await asyncio.to_thread(
                 metrics.parse,
@@ -175,6 +206,7 @@ class Looker:
             # The next delta reaches back over the look that failed: nothing is lost.
             return replace(pod, scrape_error=problem)
         self._telemetry.scrapes.labels("ok").inc()
+        _note_exported(process, text, time.time())
         before = process.sample
         process.sample = sample = sample if before is None else settled(before, sample)
         lost = _lost(process, before, sample)
@@ -187,6 +219,7 @@ class Looker:
         )
         return replace(
             pod,
+            runner=process.runner,
             delta=None if before is None else delta(before, sample),
             lost=lost,
             # The counter knows a request when it is answered: a server that answers none would
@@ -195,6 +228,16 @@ class Looker:
             failed=_failed(sample),
             in_flight=busy,
         )
+
+
+def _note_exported(process: Process, exposition: str, now: float) -> None:
+    """Note what a pod exports of its runner; it is the same for as long as its process lives."""
+    if process.exported is not None or runnermetric.NAME not in exposition:
+        return
+    found = runnermetric.exported(exposition)
+    if found is not None:
+        process.exported = replace(found, seen_at=now)
+        process.runner = agreed(process.exported, process.logged)
 
 
 _REASONS: dict[type[Exception], ScrapeReason] = {
@@ -213,12 +256,11 @@ def _reason(error: Exception) -> ScrapeReason:
     return _REASONS.get(type(error), ScrapeReason.REFUSED)
 
 
-def _words(error: Exception, endpoint: tuple[str, int]) -> str:
+def _words(error: Exception, endpoint: _Endpoint) -> str:
     """Say where and what; a parser's error does not know where."""
     if isinstance(error, VLLMError):
         return str(error)
-    address, port = endpoint
-    return f"{address}:{port}{error}"
+    return f"{endpoint.address}:{endpoint.port}{error}"
 
 
 def _lost(process: Process, before: Sample | None, sample: Sample) -> Break | None:
@@ -237,11 +279,19 @@ def _failed(sample: Sample) -> float | None:
     return max(sample.errors, sample.rejected or 0.0)
 
 
+class _Endpoint(NamedTuple):
+    """Where a pod is asked, by `http` or `https`."""
+
+    address: str
+    port: int
+    scheme: str
+
+
 class _NotScrapedError(Exception):
     """A pod may not be asked; the text says why and what would help."""
 
 
-def _endpoint(seen: SeenPod) -> tuple[str, int]:
+def _endpoint(seen: SeenPod) -> _Endpoint:
     """Where a pod is asked: on its own address, on a port that its vLLM container declares."""
     spec, status = seen.raw["spec"], seen.raw.get("status") or {}
     if spec.get("hostNetwork"):
@@ -257,7 +307,7 @@ def _endpoint(seen: SeenPod) -> tuple[str, int]:
             f"container {seen.container} serves on port {port} but does not declare it: add "
             f"containerPort {port} to its ports"
         )
-    return str(address), port
+    return _Endpoint(str(address), port, scheme(container))
 
 
 def _parsed_version(text: str | None) -> versions.Version | None:

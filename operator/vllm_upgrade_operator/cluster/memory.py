@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from vllm_upgrade_operator.cluster.client import ApiError
     from vllm_upgrade_operator.judge.counters import Sample
+    from vllm_upgrade_operator.upgrade.surroundings import Surroundings
     from vllm_upgrade_operator.vllm.causes import Cause
+    from vllm_upgrade_operator.vllm.model import Model
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
 
 # A runner shows in the log while the model loads; where it has not for this long it is not looked
@@ -25,13 +27,19 @@ _LAZY_INTERVAL_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Process:
-    """One vLLM process: a container of a pod, from its start to its end."""
+    """One vLLM process: a container of a pod, from its start to its end.
+
+    `runner` is what `logged` and `exported`, by its log and by a metric, come to together.
+    """
 
     started_at: float
     restarted: bool = False
     """Whether the pod's container ran before, in the time that is remembered."""
     version: str | None = None
     runner: RunnerEvidence | None = None
+    logged: RunnerEvidence | None = None
+    exported: RunnerEvidence | None = None
+    model: Model | None = None
     startup_phase: str | None = None
     log_read_at: float | None = None
     sample: Sample | None = None
@@ -53,6 +61,9 @@ _REFUSALS = 5
 _REFUSED_STATUS = frozenset({400, 403, 409, 413, 422})
 
 
+_SURROUNDINGS_SECONDS = 10.0
+
+
 @dataclass(slots=True)
 class Memory:
     """What is remembered for one upgrade: its pods' processes, and what was refused."""
@@ -61,6 +72,7 @@ class Memory:
     _ends: dict[str, tuple[str, Cause]] = field(default_factory=dict)
     _refusals: int = 0
     _refusal: Refusal | None = None
+    _around: tuple[float, object, Surroundings] | None = None
 
     @property
     def refused(self) -> Refusal | None:
@@ -83,6 +95,17 @@ class Memory:
     def actions_done(self) -> None:
         """Note that nothing was refused."""
         self._refusals, self._refusal = 0, None
+
+    def surroundings(self, template: object, now: float) -> Surroundings | None:
+        """What was read around a target for this template a moment ago: each pod event asks."""
+        if self._around is None:
+            return None
+        read_at, of, found = self._around
+        return found if of == template and now - read_at < _SURROUNDINGS_SECONDS else None
+
+    def remember_surroundings(self, template: object, now: float, found: Surroundings) -> None:
+        """Keep what was read around a target."""
+        self._around = now, template, found
 
     def process(self, uid: str, started_at: float) -> Process:
         """The process of a pod that started at this time; a new one knows nothing."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_upgrade_operator.cluster.pods import TEMPLATE_HASH
 from vllm_upgrade_operator.upgrade.names import ATTEMPT, INHERITED_FROM, UPGRADE
 from vllm_upgrade_operator.upgrade.observation import Canary, Candidate, KnownGood, Orphan, Target
+from vllm_upgrade_operator.upgrade.surroundings import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,9 +51,17 @@ def parse_target(
         template_hash=template_hash(spec["template"], sets),
         container=container,
         paused=bool(spec.get("paused", False)),
+        owner=_controller(metadata),
         replica_failure=_condition(status, "ReplicaFailure", "True"),
         late=_condition(status, "Progressing", "False", "ProgressDeadlineExceeded"),
     )
+
+
+def _controller(metadata: Mapping[str, Any]) -> str | None:
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return f"{owner['kind']} {owner['name']}"
+    return None
 
 
 def _condition(
@@ -123,6 +132,15 @@ def parse_known_good(raw: Mapping[str, Any]) -> KnownGood:
         managed_fields=tuple(data["managedFields"]),
         container=data.get("container"),
         pullable=bool(data.get("pullable", False)),
+        references=tuple(
+            Reference(
+                kind=r["kind"],
+                name=r["name"],
+                optional=False,
+                resource_version=r["resourceVersion"],
+            )
+            for r in data.get("references", ())
+        ),
         inherited=(raw["metadata"].get("annotations") or {}).get(INHERITED_FROM),
     )
 

@@ -66,3 +66,55 @@ def upgrades(namespace: str) -> str:
 def upgrade(namespace: str, name: str) -> str:
     """One VLLMUpgrade."""
     return f"{upgrades(namespace)}/{name}"
+
+
+def nodes() -> str:
+    """Collection of nodes."""
+    return "/api/v1/nodes"
+
+
+def all_pods() -> str:
+    """Collection of the pods of all namespaces."""
+    return "/api/v1/pods"
+
+
+def volume_claim(namespace: str, name: str) -> str:
+    """One PersistentVolumeClaim."""
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
+
+
+def disruption_budgets(namespace: str) -> str:
+    """Collection of PodDisruptionBudgets."""
+    return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+
+
+def config_map(namespace: str, name: str) -> str:
+    """One ConfigMap."""
+    return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+
+
+def secret(namespace: str, name: str) -> str:
+    """One Secret."""
+    return f"/api/v1/namespaces/{namespace}/secrets/{name}"
+
+
+def workloads(kind: str, namespace: str | None) -> str:
+    """Collection of the workloads of a kind in a namespace, or in all of them."""
+    group, plural = WORKLOADS[kind]
+    return f"/apis/{group}{_within(namespace)}/{plural}"
+
+
+def pods_in(namespace: str | None) -> str:
+    """Collection of the pods of a namespace, or of all of them."""
+    return f"/api/v1{_within(namespace)}/pods"
+
+
+WORKLOADS = {
+    "Deployment": ("apps/v1", "deployments"),
+    "StatefulSet": ("apps/v1", "statefulsets"),
+    "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
+}
+
+
+def _within(namespace: str | None) -> str:
+    return "" if namespace is None else f"/namespaces/{namespace}"

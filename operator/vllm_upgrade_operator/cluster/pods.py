@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vllm_upgrade_operator.upgrade.observation import Pod
+from vllm_upgrade_operator.upgrade.probes import start_seconds
 from vllm_upgrade_operator.upgrade.times import seconds
 
 if TYPE_CHECKING:
@@ -15,10 +16,6 @@ TEMPLATE_HASH = "pod-template-hash"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 
 _ENDED = ("Failed", "Succeeded")
-
-# Defaults of a probe (Kubernetes API reference, Probe v1 core).
-_DEFAULT_PERIOD = 10
-_DEFAULT_THRESHOLD = 3
 
 
 def parse_pod(raw: Mapping[str, Any], container: str) -> Pod:
@@ -103,27 +100,6 @@ def eviction_seconds(tolerations: Iterable[Mapping[str, Any]]) -> float | None:
     ]
     limited = [float(seconds) for seconds in found if seconds is not None]
     return None if found and not limited else min(limited, default=0.0)
-
-
-def start_seconds(container: Mapping[str, Any]) -> float:
-    """Seconds that a container's own probes let pass before it may be expected to be ready."""
-    readiness = container.get("readinessProbe") or {}
-    delay = float(readiness.get("initialDelaySeconds") or 0)
-    return max(startup_budget(container), delay)
-
-
-def startup_budget(container: Mapping[str, Any]) -> float:
-    """Seconds that a container's probes let it take to start before it is killed; 0 if none do.
-
-    A liveness probe only begins once the startup probe has succeeded, so the first of the two
-    that is there counts.
-    """
-    probe = container.get("startupProbe") or container.get("livenessProbe")
-    if not probe:
-        return 0.0
-    period = probe.get("periodSeconds") or _DEFAULT_PERIOD
-    threshold = probe.get("failureThreshold") or _DEFAULT_THRESHOLD
-    return float((probe.get("initialDelaySeconds") or 0) + period * threshold)
 
 
 def controller_uid(raw: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ from vllm_upgrade_operator.cluster.client import JSON_PATCH, ApiError
 from vllm_upgrade_operator.cluster.execute import Executor
 from vllm_upgrade_operator.cluster.gather import gather, read_upgrade
 from vllm_upgrade_operator.cluster.outdated import OutdatedError
-from vllm_upgrade_operator.upgrade.decide import decide, needs
+from vllm_upgrade_operator.upgrade.decide import ENDED, decide, needs
 from vllm_upgrade_operator.upgrade.names import FIELD_MANAGER, canary_name
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class Reconciler:
         observation = await gather(self._client, self._looker, memory, upgrade, needed)
         decision = decide(observation, upgrade.status, time.time())
         self._telemetry.phase(uid, str(upgrade.status.phase))
+        over = decision.status.phase in ENDED
+        self._telemetry.runners(uid, None if over else decision.status.runners)
         executor = Executor(self._client, upgrade.raw)
         for action in decision.actions:
             log.info(

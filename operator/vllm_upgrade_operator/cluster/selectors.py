@@ -12,9 +12,26 @@ if TYPE_CHECKING:
 
 def deployment_selector(deployment: Mapping[str, Any]) -> Selector:
     """The selector of a Deployment."""
-    selector = deployment["spec"]["selector"]
+    owner = f"Deployment {deployment['metadata']['name']}"
+    return _label_selector(owner, deployment["spec"]["selector"])
+
+
+def budget_selector(budget: Mapping[str, Any]) -> Selector:
+    """The selector of a PodDisruptionBudget; in policy/v1 one that is empty or left out differs.
+
+    Empty selects all pods of the namespace; left out selects none (PodDisruptionBudgetSpec).
+    """
+    owner = f"PodDisruptionBudget {budget['metadata']['name']}"
+    selector = budget["spec"].get("selector")
+    if selector is None:
+        nothing = Expression(key="", operator="Exists")
+        return Selector(owner=owner, labels={}, expressions=(nothing,))
+    return _label_selector(owner, selector)
+
+
+def _label_selector(owner: str, selector: Mapping[str, Any]) -> Selector:
     return Selector(
-        owner=f"Deployment {deployment['metadata']['name']}",
+        owner=owner,
         labels=selector.get("matchLabels") or {},
         expressions=tuple(
             Expression(key=e["key"], operator=e["operator"], values=tuple(e.get("values") or ()))

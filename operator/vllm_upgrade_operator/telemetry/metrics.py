@@ -9,7 +9,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from vllm_upgrade_operator.api.v1alpha1 import Phase
+from vllm_upgrade_operator.api.v1alpha1 import Phase, RunnersStatus
 
 _BUCKETS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -46,7 +46,14 @@ class Telemetry:
         self._upgrades = Gauge(
             "vllm_upgrades", "Upgrades by phase.", ["phase"], registry=self.registry
         )
+        self._pods = Gauge(
+            "vllm_upgrade_pods",
+            "Pods of upgrades that have not ended, by side and by the model runner seen.",
+            ["role", "runner"],
+            registry=self.registry,
+        )
         self._phases: dict[str, str] = {}
+        self._runners: dict[str, RunnersStatus] = {}
         self._count()
 
     def _counter(self, name: str, words: str, *labels: str) -> Counter:
@@ -58,8 +65,19 @@ class Telemetry:
             self._phases[uid] = phase
             self._count()
 
+    def runners(self, uid: str, seen: RunnersStatus | None) -> None:
+        """Note the runners of an upgrade's pods; None: it has ended."""
+        if self._runners.get(uid) == seen:
+            return
+        if seen is None:
+            del self._runners[uid]
+        else:
+            self._runners[uid] = seen
+        self._count()
+
     def forget(self, uid: str) -> None:
         """Stop counting an upgrade that is gone."""
+        self.runners(uid, None)
         if self._phases.pop(uid, None) is not None:
             self._count()
 
@@ -71,3 +89,11 @@ class Telemetry:
         counts = Count(self._phases.values())
         for phase in Phase:
             self._upgrades.labels(str(phase)).set(counts[str(phase)])
+        seen = self._runners.values()
+        for role, sides in (
+            ("stable", [s.stable for s in seen]),
+            ("canary", [s.canary for s in seen]),
+        ):
+            self._pods.labels(role, "v1").set(sum(s.v1 for s in sides))
+            self._pods.labels(role, "v2").set(sum(s.v2 for s in sides))
+            self._pods.labels(role, "unknown").set(sum(s.unknown for s in sides))

@@ -10,8 +10,8 @@ import json
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.upgrade.names import RUNNER_EVIDENCE
-from vllm_upgrade_operator.upgrade.times import rfc3339
-from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
+from vllm_upgrade_operator.upgrade.times import rfc3339, seconds
+from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence, Source
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.observation import Pod
@@ -28,8 +28,11 @@ def annotation(pod: Pod) -> str | None:
     text: dict[str, object] = {
         "runner": str(pod.runner.runner),
         "how": pod.runner.how[:_HOW_LIMIT],
+        "source": str(pod.runner.source),
         "containerStarted": rfc3339(pod.started_at),
     }
+    if pod.runner.seen_at is not None:
+        text["observed"] = rfc3339(pod.runner.seen_at)
     if pod.runner.fallback_features:
         text["fallbackFeatures"] = list(pod.runner.fallback_features[:_FEATURES_LIMIT])
     return json.dumps(text)
@@ -47,9 +50,14 @@ def recalled(pod: Pod) -> RunnerEvidence | None:
         runner = Runner(read["runner"])
         features = tuple(str(f) for f in read.get("fallbackFeatures", ()))
         how = str(read["how"])
+        source = Source(read.get("source", Source.LOG))
+        observed = read.get("observed")
+        seen_at = None if observed is None else seconds(str(observed))
     except (ValueError, KeyError, TypeError, AttributeError):
         # Somebody else wrote it: then it says nothing.
         return None
     if runner is Runner.UNKNOWN:
         return None
-    return RunnerEvidence(runner=runner, how=how, fallback_features=features)
+    return RunnerEvidence(
+        runner=runner, how=how, fallback_features=features, source=source, seen_at=seen_at
+    )

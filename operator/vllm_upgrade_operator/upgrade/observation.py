@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.conflicts import Rival
     from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem
     from vllm_upgrade_operator.upgrade.selection import Selector
+    from vllm_upgrade_operator.upgrade.surroundings import Reference, Surroundings
     from vllm_upgrade_operator.vllm.causes import Cause
+    from vllm_upgrade_operator.vllm.model import Model
     from vllm_upgrade_operator.vllm.runner import RunnerEvidence
 
 
@@ -73,6 +75,8 @@ class Pod:
     """What `GET /version` answered; None where it has not (yet)."""
     runner: RunnerEvidence | None = None
     """What the pod's log says; None before the log could be read."""
+    model: Model | None = None
+    """What its log says of the model that it serves; None before the log could be read."""
     startup_phase: str | None = None
     """How far a pod that is not ready has come, such as `loading weights`."""
     delta: Delta | None = None
@@ -118,6 +122,8 @@ class Target:
     """spec.paused: its controller rolls nothing."""
     replica_failure: str | None = None
     """Why no pod of it can be made, such as a quota: message of the condition ReplicaFailure."""
+    owner: str | None = None
+    """Kind and name of what controls it, such as `VLLMRuntime llama`; None: nothing does."""
     late: str | None = None
     """Message of the condition Progressing once progressDeadlineSeconds have passed."""
 
@@ -154,6 +160,9 @@ class KnownGood:
     """Name of the container that ran the images of `digests`."""
     pullable: bool = False
     """Whether all of `digests` are ones that a registry knows."""
+    references: tuple[Reference, ...] = ()
+    """ConfigMaps and Secrets that its template refers to, as they were: a rollback of the template
+    does not bring their content back."""
     inherited: str | None = None
     """The upgrade that recorded it and is gone; None where it is this upgrade's own record."""
 
@@ -211,6 +220,8 @@ class Observation:
 
     Only computed where `Needs.proposal` asked for it.
     """
+    surroundings: Surroundings | None = None
+    """What lies around the target; read together with `proposed`."""
     traffic_keys: frozenset[str] = field(default_factory=frozenset)
     """Label keys by which Services and the target select; what a canary pod must not carry."""
     selectors: tuple[Selector, ...] = ()

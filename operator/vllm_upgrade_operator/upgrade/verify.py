@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from vllm_upgrade_operator.upgrade.exceptions import holding
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.api.v1alpha1 import Candidate as CandidateSpec
     from vllm_upgrade_operator.api.v1alpha1 import Runner as RunnerSpec
-    from vllm_upgrade_operator.api.v1alpha1 import RunnerException
     from vllm_upgrade_operator.upgrade.observation import Pod
 
 
@@ -72,20 +72,7 @@ def _verify_runner(pod: Pod, runner: RunnerSpec, now: float) -> Finding:
     )
     if runner.on_mismatch == "Allow":
         return Finding(Kind.EXCEPTED, f"{clause}; allowed by spec.runner.onMismatch")
-    missing = [f for f in features if _exception(f, runner.exceptions, now) is None]
+    missing = [f for f in features if holding(f, runner.exceptions, now) is None]
     if features and not missing:
         return Finding(Kind.EXCEPTED, f"{clause}; every feature has an exception")
     return Finding(Kind.WRONG_RUNNER, clause)
-
-
-def _exception(
-    feature: str, exceptions: tuple[RunnerException, ...], now: float
-) -> RunnerException | None:
-    """Find the exception that covers a feature and has not expired (it holds through its day)."""
-    today = datetime.fromtimestamp(now, UTC).date()
-    for exception in exceptions:
-        if exception.feature.casefold() == feature.casefold() and (
-            date.fromisoformat(exception.retest_after) >= today
-        ):
-            return exception
-    return None

@@ -86,13 +86,3 @@ def find_flags(tokens: Sequence[str], begin: int = 0) -> list[Flag]:
         )
         index = end
     return flags
-
-
-def value_of(tokens: Sequence[str], name: str) -> str | None:
-    """Give a flag's value, the last one if it is repeated; None if it is not there or bare."""
-    wanted = canonical(name)
-    for flag in reversed(find_flags(tokens)):
-        if flag.name == wanted:
-            values = tokens[flag.start + 1 : flag.end]
-            return flag.inline if flag.inline is not None else values[0] if values else None
-    return None

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from vllm_upgrade_operator.vllm.logs import said
+from vllm_upgrade_operator.vllm.logs import lines, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -272,6 +272,9 @@ _NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 # What containerd and the kubelet say of containers that a reboot of the node has ended.
 _NODE_RESTARTED = frozenset({"Unknown", "ContainerStatusUnknown"})
 
+# entrypoints/launcher.py at SIGTERM, the same in 0.28 to 0.33.
+_TOLD_TO_STOP = "[shutdown] API server: shutdown triggered"
+
 _SERVED = re.compile(
     r"(?:\([\w.-]+ pid=\d+\) )?INFO:\s+(?:Application startup complete\."
     r"|\S+ - \"[A-Z]+ \S+ HTTP/[\d.]+\" \d{3}\b)"
@@ -357,7 +360,7 @@ _COMMAND_ADVICE = "look at the command of the container: images differ in it"
 
 def served(log: str) -> bool:
     """Whether a log, or the end of one, is of a server that had come up."""
-    return any(_SERVED.match(line) for line in log.splitlines())
+    return any(_SERVED.match(line) for line in lines(log))
 
 
 def _of_memory(end: Ending) -> Cause | None:
@@ -408,26 +411,40 @@ def _of_start(end: Ending) -> Cause | None:
     return of_wait(end.reason, end.message)
 
 
-def _of_log(end: Ending) -> Cause | None:
-    if end.log is None:
-        return None
+def of_log(log: str, exit_code: int | None = None) -> Cause | None:
+    """Say what a log tells of why its process ended, or will; None where it tells nothing.
+
+    What is said after the server was told to stop is no cause: an engine that is killed while it
+    drains is called dead too.
+
+    Args:
+        log: Of one process, or the end of it.
+        exit_code: What it ended with, where that is known.
+    """
     found: dict[_Row, str] = {}
-    for line in said(end.log):
+    for line in said(log):
+        if line.startswith(_TOLD_TO_STOP):
+            break
         for row in _LOG_ROWS:
-            if row.exit_code not in (None, end.exit_code):
+            if exit_code is not None and row.exit_code not in (None, exit_code):
                 continue
             match = row.says.match(line)
             if match is not None:
                 found[row] = _shown(row, match)
+    code = "" if exit_code is None else f" (exit code {exit_code})"
     for row in _LOG_ROWS:
         if row in found:
             return Cause(
                 reason=row.reason,
-                sentence=f"{row.sentence.format(what=found[row])} (exit code {end.exit_code})",
+                sentence=f"{row.sentence.format(what=found[row])}{code}",
                 advice=row.advice,
                 may_heal=row.may_heal,
             )
     return None
+
+
+def _of_log(end: Ending) -> Cause | None:
+    return None if end.log is None else of_log(end.log, end.exit_code)
 
 
 def _shown(row: _Row, match: re.Match[str]) -> str:

@@ -1,4 +1,7 @@
-"""Asking a vLLM pod: fixed paths, plain HTTP on its pod address, bounded in size and time.
+"""Asking a vLLM pod: fixed paths on its pod address, bounded in size and time.
+
+A server with a certificate (`--ssl-certfile`) is asked by HTTPS. Its certificate is not checked: it
+names a Service, if anything, and never a pod's address. So this is worth what plain HTTP is.
 
 No redirect is followed and no proxy of the environment is used: what answers is the pod or
 nothing. Errors say what happened and never contain what the pod sent.
@@ -89,19 +92,22 @@ class VLLMClient:
         """Close the connections."""
         await self._session.close()
 
-    async def metrics(self, address: str, port: int, *, seconds: float = SECONDS) -> str:
+    async def metrics(
+        self, address: str, port: int, *, seconds: float = SECONDS, scheme: str = "http"
+    ) -> str:
         """Read `/metrics`, the Prometheus text.
 
         Args:
             address: Of the pod.
             port: That vLLM listens on.
             seconds: How long the whole answer may take, where that is less than usual.
+            scheme: `http` or `https`.
 
         Raises:
             VLLMError: It could not be read.
         """
         where = _where(address, port, "/metrics")
-        body = await self._get(where, self._limit_bytes, seconds=seconds)
+        body = await self._get(where, self._limit_bytes, seconds=seconds, scheme=scheme)
         try:
             text = body.decode("utf-8")
         except UnicodeDecodeError:
@@ -113,9 +119,9 @@ class VLLMClient:
             raise TruncatedError(f"{where} ends within a line")
         return text
 
-    async def version(self, address: str, port: int) -> str:
+    async def version(self, address: str, port: int, *, scheme: str = "http") -> str:
         """Read what `/version` answers, such as `0.29.0`. Raises `VLLMError`."""
-        answer = await self._json(address, port, "/version")
+        answer = await self._json(address, port, "/version", scheme=scheme)
         version = answer.get("version")
         if not isinstance(version, str) or _VERSION.fullmatch(version) is None:
             raise BadAnswerError(f"{_where(address, port, '/version')} has no `version`")
@@ -135,10 +141,16 @@ class VLLMClient:
         return tuple(str(name) for name in names)
 
     async def _json(
-        self, address: str, port: int, path: str, headers: Mapping[str, str] | None = None
+        self,
+        address: str,
+        port: int,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        scheme: str = "http",
     ) -> dict[str, Any]:
         where = _where(address, port, path)
-        body = await self._get(where, _SMALL_BYTES, headers)
+        body = await self._get(where, _SMALL_BYTES, headers, scheme=scheme)
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
@@ -155,12 +167,14 @@ class VLLMClient:
         headers: Mapping[str, str] | None = None,
         *,
         seconds: float = SECONDS,
+        scheme: str = "http",
     ) -> bytes:
         allowed = min(seconds, self._seconds)
         try:
             async with self._session.get(
-                f"http://{where}",
+                f"{scheme}://{where}",
                 allow_redirects=False,
+                ssl=False,
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=allowed),
             ) as response:

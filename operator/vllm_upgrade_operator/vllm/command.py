@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 _SHELLS = frozenset({"sh", "bash", "ash", "dash"})
 # What makes a shell command more than words: it could not be taken apart and put together again.
 _NOT_SIMPLE = frozenset("$`;|&<>()*?[]{}~#!\n\\")
-_MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main")
+_MODULES = (
+    "vllm.entrypoints.openai.api_server",
+    # Where it is since 0.29.
+    "vllm.entrypoints.launchers.api_server.entry",
+    "vllm.entrypoints.cli.main",
+)
 
 
 def words(container: Mapping[str, Any]) -> list[str] | None:
@@ -31,7 +36,7 @@ def words(container: Mapping[str, Any]) -> list[str] | None:
     None for a shell script that is more than one simple command.
     """
     tokens = [*_list(container, "command"), *_list(container, "args")]
-    script = _script(tokens)
+    script = script_of(tokens)
     if script is None:
         return tokens
     try:
@@ -42,10 +47,10 @@ def words(container: Mapping[str, Any]) -> list[str] | None:
 
 def is_vllm_command(tokens: Sequence[str]) -> bool:
     """Whether the words start a vLLM server."""
-    return _after_program(tokens) is not None
+    return after_program(tokens) is not None
 
 
-def _after_program(tokens: Sequence[str]) -> int | None:
+def after_program(tokens: Sequence[str]) -> int | None:
     """Give the index after `vllm serve` or `-m MODULE`; None where neither is there."""
     for index, pair in enumerate(pairwise(tokens)):
         program = pair[0].rpartition("/")[2] == "vllm" and pair[1] == "serve"
@@ -78,7 +83,7 @@ def edit_arguments(
         return dict(container)
     name = container.get("name", "?")
     command, args = _list(container, "command"), _list(container, "args")
-    script = _script([*command, *args])
+    script = script_of([*command, *args])
     if script is not None:
         return _edit_script(container, script, _Change(name, set_, unset))
     line = _Line([*command, *args], len(command))
@@ -211,7 +216,7 @@ class _Change:
 
 def _begin(line: _Line) -> int:
     """Give the index from which on flags of vLLM stand."""
-    after = _after_program(line.tokens)
+    after = after_program(line.tokens)
     if after is not None:
         return after
     # The image's own entrypoint, or a program of its own that takes vLLM's flags as arguments.
@@ -219,13 +224,16 @@ def _begin(line: _Line) -> int:
     return begin + (line.tokens[begin : begin + 1] == ["serve"])
 
 
-def _script(tokens: Sequence[str]) -> str | None:
+def script_of(tokens: Sequence[str]) -> str | None:
     """Give the script of `sh -c script`; None if the line is none."""
-    if len(tokens) < 2 or tokens[0].rpartition("/")[2] not in _SHELLS:
+    if not tokens or tokens[0].rpartition("/")[2] not in _SHELLS:
         return None
-    options = tokens[1]
-    if options.startswith("-") and options.endswith("c") and len(tokens) >= 3:
-        return tokens[2]
+    for index, option in enumerate(tokens[1:], start=1):
+        if not option.startswith("-"):
+            return None
+        if option.endswith("c") and not option.startswith("--"):
+            rest = [t for t in tokens[index + 1 :] if t != "--"]
+            return rest[0] if rest else None
     return None
 
 

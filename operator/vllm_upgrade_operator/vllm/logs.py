@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LINE = re.compile(
-    r"\((?P<process>[\w.-]+) pid=(?P<pid>\d+)\) (?:\S+ ?)??"
+    r"\((?P<process>[\w.-]+) pid=(?P<pid>[0-9]{1,10})\) (?:\S+ ?)??"
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? "
     r"\[(?:[^\]\s]*/)?(?P<file>[\w.]+):\d+\] (?P<message>.*)"
 )
@@ -51,27 +51,48 @@ _EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*(?:Error|Exception): (?:Value error,
 _PROCESS = re.compile(r"\([\w.-]+ pid=\d+\) ")
 
 
-def said(text: str) -> Iterator[str]:
-    """Give what each line says: without vLLM's prefix and without an exception's class.
+def lines(text: str) -> Iterator[str]:
+    """Give the lines of a log, without colours and spaces at their end.
 
-    Lines of every form are given, tracebacks too. Since a text is only looked for at the start of
-    what is said, a request that is logged with it inside proves nothing.
+    Only a line feed ends a line, as for the container runtime. `splitlines()` would end one at
+    characters too that a user can get into the server's lines (a request's id may hold U+0085), and
+    what follows would look like a line of its own.
     """
-    for raw in text.splitlines():
-        line = _COLOUR.sub("", raw).rstrip()
-        match = _LINE.fullmatch(line)
-        message = match["message"] if match else _PROCESS.sub("", line, count=1)
-        yield _EXCEPTION.sub("", message.strip(), count=1)
+    for raw in text.split("\n"):
+        yield (_COLOUR.sub("", raw) if "\x1b" in raw else raw).rstrip()
+
+
+def messages(text: str) -> Iterator[str]:
+    """Give what each line says, without vLLM's prefix and without indentation.
+
+    Lines of every form are given, tracebacks too; empty ones are left out. What is looked for at
+    the start of a message cannot be said by a request that is logged somewhere in it.
+    """
+    for line in lines(text):
+        match = _LINE.fullmatch(line) if line.startswith("(") else None
+        message = (match["message"] if match else _without(_PROCESS, line)).strip()
+        if message:
+            yield message
+
+
+def said(text: str) -> Iterator[str]:
+    """Give the messages of a log, without an exception's class in front."""
+    for message in messages(text):
+        yield _without(_EXCEPTION, message)
+
+
+def _without(beginning: re.Pattern[str], text: str) -> str:
+    """Take a beginning off. Looked for at the start alone: a search takes time by the square."""
+    match = beginning.match(text)
+    return text if match is None else text[match.end() :]
 
 
 def log_lines(text: str) -> Iterator[LogLine]:
     """Give the lines that have vLLM's format; others (progress bars, tracebacks) are left out."""
-    for raw in text.splitlines():
-        match = _LINE.fullmatch(_COLOUR.sub("", raw).rstrip())
+    for line in lines(text):
+        if not line.startswith("("):
+            continue
+        match = _LINE.fullmatch(line)
         if match is not None:
-            yield LogLine(
-                process=match["process"],
-                pid=int(match["pid"]),
-                file=match["file"],
-                message=match["message"],
-            )
+            process, pid, file, message = match.group("process", "pid", "file", "message")
+            yield LogLine(process, int(pid), file, message)

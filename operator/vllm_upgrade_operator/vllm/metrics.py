@@ -46,10 +46,11 @@ PREFIX_HITS = "vllm:prefix_cache_hits_total"
 LORA = "vllm:lora_requests_info"
 
 _PREFIX = "vllm:"
+_GAUGES = (RUNNING, WAITING, KV_USAGE, CACHE_CONFIG)
 
 _HISTOGRAMS = (TTFT, ITL, E2E, QUEUE, PREFILL, DECODE, PROMPT_LENGTHS, OUTPUT_LENGTHS)
 
-_NAMES = frozenset(
+NAMES = frozenset(
     {
         RUNNING,
         WAITING,
@@ -70,6 +71,7 @@ _NAMES = frozenset(
         *(h + suffix for h in _HISTOGRAMS for suffix in ("_bucket", "_sum")),
     }
 )
+"""The metrics that are read of a page."""
 
 # The routes of entrypoints/ that hand a request to the engine, as the server lists them at start.
 GENERATION_HANDLERS = frozenset(
@@ -114,7 +116,11 @@ def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
             not a number, infinite, or negative where nothing is: the scrape has then failed.
         NotVLLMError: There is no metric of vLLM in it.
     """
-    families = read_series(text, _NAMES)
+    families = read_series(text, NAMES)
+    for gauge in _GAUGES:
+        # Made with its series when the server starts: declared alone, the page was cut.
+        if not families.get(gauge):
+            families.pop(gauge, None)
     if not any(name.startswith(_PREFIX) for name in families):
         raise NotVLLMError("/metrics has no metric of vLLM")
     _refuse_negative(families)
@@ -158,6 +164,27 @@ def parse(text: str, *, taken_at: float, version: Version | None) -> Sample:
         process_started_at=_sum(families.get(PROCESS_START)),
         absent=_absent(families, version),
     )
+
+
+def rejections_by_reason(text: str) -> dict[str, float] | None:
+    """Give the rejections that a server has counted, by reason; None where it does not count.
+
+    Raises:
+        MalformedExpositionError: A line of the counter cannot be read.
+    """
+    series = read_series(text, frozenset({REJECTIONS})).get(REJECTIONS)
+    if series is None:
+        return None
+    found: dict[str, float] = {}
+    for one in series:
+        reason = one.labels.get("reason", "")
+        found[reason] = found.get(reason, 0.0) + one.value
+    return found
+
+
+def counts_rejections(version: Version) -> bool:
+    """Whether a version counts its rejections in a metric of their own."""
+    return admission_control(version) is AdmissionControl.COUNTER
 
 
 # By attribute of `Sample`; those of rejections depend on the version.

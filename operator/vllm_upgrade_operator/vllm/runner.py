@@ -1,7 +1,8 @@
 """Which model runner a vLLM process really runs, read from its start-up log.
 
-Nothing that vLLM serves over HTTP says it (0.28 to 0.33), and the environment variable only says
-what was asked for. What is decisive is what the *worker* processes print:
+Nothing that vLLM serves over HTTP by itself says it (0.28 to 0.33; for our plugin see
+`runnermetric.py`), and the environment variable only says what was asked for. What is decisive is
+what the *worker* processes print:
 
 * V2: `Using V2 Model Runner` (v1/worker/gpu_worker.py, cpu_worker.py, xpu_worker.py, the same
   text in 0.28 to 0.33), then `Loading model from scratch...`.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from vllm_upgrade_operator.vllm.logs import log_lines
+from vllm_upgrade_operator.vllm.logs import log_lines, messages
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.vllm.logs import LogLine
@@ -32,9 +33,17 @@ class Runner(StrEnum):
     UNKNOWN = "Unknown"
 
 
+class Source(StrEnum):
+    """Where the runner was seen."""
+
+    METRIC = "metric"
+    LOG = "log"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerEvidence:
-    """What a log says of the runner.
+    """What was seen of the runner.
 
     Attributes:
         runner: What every worker that spoke agrees on; else `UNKNOWN`.
@@ -43,6 +52,8 @@ class RunnerEvidence:
             missing; `ROCm default for <architecture>` for its list of exceptions on ROCm.
         refused: vLLM did not start because of the runner: its own words.
         conflicting: Workers of one pod disagree.
+        source: Where it was seen.
+        seen_at: When, seconds since the Unix epoch; None for a saved file.
     """
 
     runner: Runner
@@ -50,6 +61,8 @@ class RunnerEvidence:
     fallback_features: tuple[str, ...] = ()
     refused: str | None = None
     conflicting: bool = False
+    source: Source = Source.NONE
+    seen_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,10 @@ _PROOFS = (
         for runner, file in ((Runner.V1, _V1_FILE), (Runner.V2, _V2_FILE))
     ),
 )
+
+TRITON = "triton"
+"""The name of a missing Triton among the features that make vLLM fall back."""
+_PROVING = ("_worker.py", "model_runner.py")
 
 _NO_TRITON = "Model Runner V2 requires Triton; using the V1 model runner instead."
 _UNSUPPORTED = re.compile(
@@ -131,6 +148,7 @@ def observe(log: str) -> RunnerEvidence:
             fallback_features=tuple(features),
             refused=refused,
             conflicting=True,
+            source=Source.LOG,
         )
     if seen:
         runner = seen.pop()
@@ -141,6 +159,7 @@ def observe(log: str) -> RunnerEvidence:
             how=said_all[0] + (f", and {others} more likewise" if others else ""),
             fallback_features=tuple(features) if runner is Runner.V1 else (),
             refused=refused,
+            source=Source.LOG,
         )
     return RunnerEvidence(
         runner=Runner.UNKNOWN,
@@ -151,7 +170,7 @@ def observe(log: str) -> RunnerEvidence:
 
 
 def _proof(line: LogLine) -> _Proof | None:
-    if not line.of_engine:
+    if not line.file.endswith(_PROVING) or not line.of_engine:
         return None
     for proof in _PROOFS:
         if proof.file.fullmatch(line.file) and proof.message.fullmatch(line.message):
@@ -177,8 +196,10 @@ def _why_unknown(*, any_line: bool, features: tuple[str, ...], refused: str | No
 
 
 def _fallback_features(message: str) -> tuple[str, ...]:
+    if "V1 model runner" not in message:
+        return ()
     if message == _NO_TRITON:
-        return ("triton",)
+        return (TRITON,)
     if match := _UNSUPPORTED.fullmatch(message):
         return tuple(split_features(match["features"]))
     if match := _ROCM.fullmatch(message):
@@ -213,13 +234,8 @@ def split_features(text: str) -> list[str]:
 def _refusal(log: str) -> str | None:
     """Find why vLLM refused the configuration; tracebacks are not in its log format."""
     found: str | None = None
-    for raw in log.splitlines():
-        match = _REFUSAL.search(raw)
-        if match is not None and _is_traceback(raw[: match.start()]):
+    for message in messages(log):
+        match = _REFUSAL.match(message) if "Model Runner V" in message else None
+        if match is not None:
             found = match["words"].strip()[:_REFUSAL_LIMIT]
     return found
-
-
-def _is_traceback(before: str) -> bool:
-    """Whether what comes before an error on its line is only indentation or a log prefix."""
-    return re.fullmatch(r"\s*(?:\(\w+ pid=\d+\)\s+(?:ERROR .*\] )?\s*)?", before) is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from vllm_upgrade_operator.vllm.logs import log_lines
+from vllm_upgrade_operator.vllm.logs import lines, log_lines
 
 # In the order in which a start goes through them. Where a phase ends with a line and the next one
 # begins silently, the line that ends it names the next phase.
@@ -50,7 +50,7 @@ _SERVING = re.compile(r"(?:\([\w.-]+ pid=\d+\) )?INFO:\s+Application startup com
 
 def startup_phase(log: str) -> str | None:
     """Name the latest phase that the log shows; None where it shows none."""
-    if any(_SERVING.match(line) for line in log.splitlines()):
+    if any(_SERVING.match(line) for line in lines(log)):
         return "serving"
     latest = -1
     for line in log_lines(log):

@@ -35,6 +35,9 @@ class StubClient(Client):
             raise ApiError(404, "NotFound", path)
         return copy.deepcopy(self.objects[path])
 
+    async def find_metadata(self, path: str) -> dict[str, Any] | None:
+        return await self.find(path)
+
     async def create(self, path: str, body: Mapping[str, Any], **_: object) -> dict[str, Any]:
         self._call("POST", path, body)
         where = f"{path}/{body['metadata']['name']}"

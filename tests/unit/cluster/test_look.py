@@ -24,7 +24,7 @@ from vllm_upgrade_operator.vllm.client import (
     VLLMClient,
     VLLMError,
 )
-from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
+from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence, Source
 
 if TYPE_CHECKING:
     from vllm_upgrade_operator.upgrade.observation import Pod
@@ -43,13 +43,18 @@ class StubVLLM(VLLMClient):
         self.text: str | None = None
         self.seconds: list[float] = []
         self.asked: list[tuple[str, str, int]] = []
+        self.schemes: set[str] = set()
 
-    async def version(self, address: str, port: int) -> str:
+    async def version(self, address: str, port: int, *, scheme: str = "http") -> str:
         self.asked.append(("version", address, port))
+        self.schemes.add(scheme)
         return "0.29.0"
 
-    async def metrics(self, address: str, port: int, *, seconds: float = 3.0) -> str:
+    async def metrics(
+        self, address: str, port: int, *, seconds: float = 3.0, scheme: str = "http"
+    ) -> str:
         self.asked.append(("metrics", address, port))
+        self.schemes.add(scheme)
         self.seconds.append(seconds)
         if self.failure is not None:
             raise self.failure
@@ -231,6 +236,18 @@ async def test_nothing_is_asked_on_a_port_that_is_not_declared() -> None:
 
 
 @pytest.mark.parametrize(
+    ("args", "scheme"),
+    [([], "http"), (["--ssl-certfile", "/c", "--ssl-keyfile", "/k"], "https")],
+)
+async def test_a_server_with_a_certificate_is_asked_by_https(args: list[str], scheme: str) -> None:
+    scene = Scene()
+    raw = pod()
+    raw["spec"]["containers"][1]["args"] = args
+    await scene.look(raw)
+    assert scene.vllm.schemes == {scheme}
+
+
+@pytest.mark.parametrize(
     "error",
     [
         ApiError(500, "InternalError", "node is gone"),
@@ -251,6 +268,50 @@ async def test_a_log_that_may_not_be_read_is_an_error() -> None:
     scene.client.failures["TEXT", LOG] = ApiError(403, "Forbidden", "pods/log")
     with pytest.raises(ApiError, match="pods/log"):
         await scene.look(pod())
+
+
+EXPORTS = (
+    'vllm:num_requests_running{{engine="0",model_name="m"}} 2.0\n'
+    'vllm_runner_info{{engine="0",model_name="m",runner="{runner}"}} 1.0\n'
+)
+
+
+@pytest.mark.parametrize("scrape", [None, 10.0])
+async def test_what_the_plugin_exports_is_seen_where_the_log_says_nothing(
+    scrape: float | None,
+) -> None:
+    scene = Scene(OTHER_LINE)
+    scene.vllm.text = EXPORTS.format(runner="v1")
+    found = (await scene.look(pod(), scrape=scrape)).runner
+    assert found is not None
+    assert (found.runner, found.source) == (Runner.V1, Source.METRIC)
+    assert found.seen_at is not None
+    # It is not asked for again: neither the metric nor the log.
+    await scene.look(pod(), scrape=None)
+    assert [what for what, _, _ in scene.vllm.asked].count("metrics") == 1
+    assert len(scene.client.named("TEXT")) == 1
+
+
+async def test_the_plugin_and_the_log_have_to_agree() -> None:
+    scene = Scene()
+    scene.vllm.text = EXPORTS.format(runner="v2")
+    found = (await scene.look(pod())).runner
+    assert found is not None
+    assert (found.runner, found.source) == (Runner.V2, Source.METRIC)
+    scene = Scene()
+    scene.vllm.text = EXPORTS.format(runner="v1")
+    found = (await scene.look(pod())).runner
+    assert found is not None
+    assert (found.runner, found.conflicting) == (Runner.UNKNOWN, True)
+
+
+async def test_a_pod_that_cannot_be_asked_keeps_an_unknown_runner() -> None:
+    scene = Scene(OTHER_LINE)
+    scene.vllm.failure = RefusedError("cannot connect")
+    found = await scene.look(pod(), scrape=None)
+    assert found.runner is not None
+    assert found.runner.runner is Runner.UNKNOWN
+    assert found.scrape_error is None
 
 
 def process(runner: Runner | None, read_at: float | None) -> Process:

@@ -7,9 +7,8 @@ from vllm_upgrade_operator.cluster.pods import (
     controller_uid,
     eviction_seconds,
     parse_pod,
-    start_seconds,
-    startup_budget,
 )
+from vllm_upgrade_operator.upgrade.probes import start_seconds, startup_budget
 from vllm_upgrade_operator.upgrade.times import seconds
 
 

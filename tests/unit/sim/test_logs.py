@@ -11,6 +11,7 @@ from localcluster.sim.options import parse
 from localcluster.sim.runner import Choice, choose
 from localcluster.sim.settings import Settings, read
 from tests.unit.sim.reading import fixture
+from vllm_upgrade_operator.vllm.inspect import inspect
 
 VERSIONS = ["0.28.0", "0.29.0", "0.32.0", "0.33.0"]
 _LINE = re.compile(
@@ -183,3 +184,24 @@ def test_only_old_versions_log_why_a_request_is_rejected(
 def test_an_api_key_is_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     start("0.29.0", {}, "--api-key", "very-secret")
     assert "very-secret" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("forced", ["0", "1"])
+def test_what_is_played_is_concluded_from_the_log(
+    version: str, forced: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(version, {"VLLM_USE_V2_MODEL_RUNNER": forced})
+    report = inspect(capsys.readouterr().out)
+    assert report.runner == ("v2" if forced == "1" else "v1")
+    assert (report.version, report.architecture) == (version, "LlamaForCausalLM")
+    assert report.startup == "serving"
+    assert report.as_json()["phases"] == {
+        "weights": 1.5,
+        "model": 1.5,
+        "compile": 0.3,
+        "graphs": 0,
+        "engine": 1.5,
+    }
+    assert report.kv_capacity_tokens == settings(version).limits.kv_tokens
+    assert report.failure is None

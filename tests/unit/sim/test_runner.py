@@ -4,6 +4,10 @@ import pytest
 
 from localcluster.sim.options import parse
 from localcluster.sim.runner import Choice, StartError, choose
+from vllm_upgrade_operator.vllm.facts.choice import predict_runner
+from vllm_upgrade_operator.vllm.facts.setup import Machine
+from vllm_upgrade_operator.vllm.reading import read_options
+from vllm_upgrade_operator.vllm.versions import parse_version
 
 LLAMA = "LlamaForCausalLM"
 MIXTRAL = "MixtralForCausalLM"
@@ -120,7 +124,6 @@ def test_from_032_on_dual_batch_overlap_may_be_forced() -> None:
         ("0.29.0", DSPARK, "dspark speculative decoding"),
         ("0.32.0", ("--prefill-context-parallel-size", "2"), "prefill context parallel"),
         ("0.29.0", ("--enable-batch-sharded-sampling",), "batch-sharded sampling"),
-        ("0.33.0", ("-sc", '{"method": "xpress"}'), "xpress speculative decoding"),
     ],
 )
 def test_a_feature_that_v1_lacks(version: str, flags: tuple[str, ...], feature: str) -> None:
@@ -150,3 +153,76 @@ def test_rocm_has_a_list_of_its_own_in_029_alone() -> None:
 
 def test_watermarks_bring_v2_even_where_v1_is_asked_for() -> None:
     assert choice("0.32.0", FORCE_V1, ("--watermark-config", "{}")) == Choice(v2=True)
+
+
+@pytest.mark.parametrize("value", ["true", "yes", ""])
+def test_the_variable_is_a_number(value: str) -> None:
+    with pytest.raises(StartError, match=r"invalid literal for int\(\)"):
+        choice("0.32.0", {"VLLM_USE_V2_MODEL_RUNNER": value})
+    assert choice("0.32.0", {"VLLM_USE_V2_MODEL_RUNNER": "2"}).v2
+
+
+FLAGS: tuple[tuple[str, ...], ...] = (
+    (),
+    NGRAM,
+    SUFFIX,
+    DSPARK,
+    ("--spec-method", "ngram"),
+    ("--speculative-config", '{"method": "draft_model"}'),
+    ("--speculative-config", '{"method": "extract_hidden_states"}'),
+    ("--speculative-config", '{"method": "deepseek_mtp"}'),
+    ("--speculative-config", '{"method": "mtp", "parallel_drafting": true}'),
+    ("--speculative-config", '{"method": "eagle3"}', "-pp", "2"),
+    ("--speculative-config", '{"method": "eagle", "enable_adaptive_verification": true}'),
+    ("-cc", '{"mode": 1}'),
+    ("-cc", '{"pass_config": {"enable_sp": true}}', "-tp", "2"),
+    ("-pp", "2", "--distributed-executor-backend", "external_launcher"),
+    ("-pp", "2", "--async-scheduling"),
+    ("--prefill-context-parallel-size", "2"),
+    ("--logits-processors", "a.B"),
+    ("--enable-prompt-embeds",),
+    ("--kv-sharing-fast-prefill",),
+    ("--enable-elastic-ep",),
+    ("--enable-dbo",),
+)
+
+
+@pytest.mark.parametrize("version", ["0.28.0", "0.29.0", "0.32.0", "0.33.0"])
+@pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.parametrize("forced", [None, "0", "1"])
+@pytest.mark.parametrize("triton", [True, False])
+@pytest.mark.parametrize("architecture", [LLAMA, MIXTRAL, "DeepseekV2ForCausalLM"])
+def test_it_plays_what_the_operator_predicts(
+    version: str,
+    flags: tuple[str, ...],
+    forced: str | None,
+    triton: bool,  # noqa: FBT001 - a table
+    architecture: str,
+) -> None:
+    """Both were written from the sources of vLLM, apart from each other."""
+    env = {} if forced is None else {"VLLM_USE_V2_MODEL_RUNNER": forced}
+    container = {
+        "args": ["m", *flags],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+    }
+    number = parse_version(version)
+    predicted = predict_runner(
+        number,
+        read_options(container, number),
+        architecture=architecture,
+        machine=Machine(triton=triton, rocm=False),
+    )
+    played: Choice | StartError
+    try:
+        played = choice(version, {**env, "SIM_TRITON": str(int(triton))}, flags, architecture)
+    except StartError as refused:
+        played = refused
+    if isinstance(played, StartError):
+        assert predicted.refusal == str(played)
+        return
+    assert predicted.refusal is None
+    assert (predicted.runner == "V2") is played.v2
+    # What it is fallen back for is what the warning names.
+    assert (played.warning is None) is (predicted.features == ())
+    if played.warning is not None and predicted.features != ("triton",):
+        assert f" support {', '.join(predicted.features)}; " in played.warning

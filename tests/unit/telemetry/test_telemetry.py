@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 import structlog
 
+from vllm_upgrade_operator.api.v1alpha1 import RunnerCounts, RunnersStatus
 from vllm_upgrade_operator.telemetry import logs, server
 from vllm_upgrade_operator.telemetry.metrics import Telemetry
 
@@ -38,6 +39,23 @@ def test_upgrades_are_counted_by_phase_and_forgotten() -> None:
     assert 'vllm_upgrades{phase="Promoting"} 1.0' in text
     telemetry.forget("uid-2")
     assert 'vllm_upgrades{phase="Canary"} 0.0' in telemetry.exposition().decode()
+
+
+def test_pods_are_counted_by_runner_until_their_upgrade_has_ended() -> None:
+    telemetry = Telemetry()
+    old = RunnersStatus(stable=RunnerCounts(v1=3, unknown=1), canary=RunnerCounts(v2=1))
+    telemetry.runners("uid-1", old)
+    telemetry.runners("uid-2", RunnersStatus(stable=RunnerCounts(v1=2)))
+    text = telemetry.exposition().decode()
+    assert 'vllm_upgrade_pods{role="stable",runner="v1"} 5.0' in text
+    assert 'vllm_upgrade_pods{role="stable",runner="unknown"} 1.0' in text
+    assert 'vllm_upgrade_pods{role="canary",runner="v2"} 1.0' in text
+    telemetry.runners("uid-1", None)
+    telemetry.runners("uid-1", None)
+    telemetry.forget("uid-2")
+    text = telemetry.exposition().decode()
+    assert 'vllm_upgrade_pods{role="stable",runner="v1"} 0.0' in text
+    assert 'vllm_upgrade_pods{role="canary",runner="v2"} 0.0' in text
 
 
 def test_our_lines_and_a_library_s_are_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,15 @@ from tests.unit.cluster.objects import pod
 from vllm_upgrade_operator.cluster.pods import parse_pod
 from vllm_upgrade_operator.upgrade.evidence import annotation, recalled
 from vllm_upgrade_operator.upgrade.names import RUNNER_EVIDENCE
-from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
+from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence, Source
 
-SEEN = RunnerEvidence(runner=Runner.V1, how="a line", fallback_features=("ngram", "triton"))
+SEEN = RunnerEvidence(
+    runner=Runner.V1,
+    how="a line",
+    fallback_features=("ngram", "triton"),
+    source=Source.METRIC,
+    seen_at=1796073000.25,
+)
 
 
 def written(**state: Any) -> str:
@@ -25,13 +32,38 @@ def test_what_was_seen_is_recalled_for_the_same_process() -> None:
     assert recalled(again) == SEEN
 
 
+def test_it_says_how_and_when() -> None:
+    assert json.loads(written()) == {
+        "runner": "V1",
+        "how": "a line",
+        "source": "metric",
+        "observed": "2026-11-30T21:10:00.250Z",
+        "containerStarted": "2026-11-30T10:00:05.000Z",
+        "fallbackFeatures": ["ngram", "triton"],
+    }
+
+
 def test_another_process_has_to_be_looked_at_anew() -> None:
     restarted = {"running": {"startedAt": "2026-11-30T11:00:00Z"}}
     again = parse_pod(pod(annotations={RUNNER_EVIDENCE: written()}, state=restarted), "vllm")
     assert recalled(again) is None
 
 
-@pytest.mark.parametrize("text", ["", "V2", "[]", "{}", '{"containerStarted": 5, "runner": "V2"}'])
+STARTED = '"containerStarted": "2026-11-30T10:00:05.000Z", "how": "x", "runner": "V2"'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "V2",
+        "[]",
+        "{}",
+        '{"containerStarted": 5, "runner": "V2"}',
+        f'{{{STARTED}, "source": "rumour"}}',
+        f'{{{STARTED}, "observed": "yesterday"}}',
+    ],
+)
 def test_what_somebody_else_wrote_says_nothing(text: str) -> None:
     assert recalled(parse_pod(pod(annotations={RUNNER_EVIDENCE: text}), "vllm")) is None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeSpec, VLLMUpgradeStatus
@@ -31,6 +32,7 @@ from vllm_upgrade_operator.upgrade.observation import (
     Target,
 )
 from vllm_upgrade_operator.upgrade.scrapes import ScrapeProblem, ScrapeReason
+from vllm_upgrade_operator.upgrade.surroundings import Node, Surroundings
 from vllm_upgrade_operator.upgrade.times import rfc3339
 from vllm_upgrade_operator.vllm.runner import Runner, RunnerEvidence
 
@@ -70,6 +72,15 @@ SPEC: dict[str, Any] = {
 START = 1_800_000_000.0
 V1 = RunnerEvidence(runner=Runner.V1, how="Starting to load model")
 V2 = RunnerEvidence(runner=Runner.V2, how="Using V2 Model Runner")
+
+ROOMY = Surroundings(
+    requests={"pods": Decimal(1)},
+    nodes=(Node(name="n1", labels={}, unfit=None, free={"pods": Decimal(100)}),),
+    claims=(),
+    budgets=(),
+    references=(),
+    stable_references=(),
+)
 
 _BOUNDS = (0.1, 0.25, 0.5, 1.0, float("inf"))
 
@@ -155,6 +166,7 @@ class World:
     """The canary's pods do not end when they are deleted: their node is lost."""
     candidate_failed: float = 0.0
     """Server errors of a candidate's pod since it started."""
+    surroundings: Surroundings = field(default_factory=lambda: ROOMY)
     status: VLLMUpgradeStatus = field(default_factory=VLLMUpgradeStatus)
     log: list[tuple[str, str]] = field(default_factory=list)
     """Phase and action, in order."""
@@ -278,6 +290,7 @@ class World:
             known_good=self.known_good,
             candidate=self.candidate,
             proposed=NEW,
+            surroundings=self.surroundings,
             orphan=self.orphan if self.status.phase == "Preflight" else None,
             conflict=self.conflict,
             traffic_keys=KEYS,

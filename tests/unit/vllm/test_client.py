@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from vllm_upgrade_operator.vllm.client import (
     BadAnswerError,
@@ -19,6 +25,7 @@ from vllm_upgrade_operator.vllm.client import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
 
 HOST = "127.0.0.1"
 
@@ -44,12 +51,17 @@ class Server:
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
+    async for served in _serving(None):
+        yield served
+
+
+async def _serving(context: ssl.SSLContext | None) -> AsyncIterator[Server]:
     served = Server()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", served.handle)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, HOST, 0)
+    site = web.TCPSite(runner, HOST, 0, ssl_context=context)
     await site.start()
     served.port = runner.addresses[0][1]
     yield served
@@ -57,9 +69,54 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
+async def tls_server(tmp_path: Path) -> AsyncIterator[Server]:
+    """With a certificate that names something else, as a pod's does."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "llm.serving.svc")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (tmp_path / "pem").write_bytes(
+        certificate.public_bytes(pem)
+        + key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pem")
+    async for served in _serving(context):
+        yield served
+
+
+@pytest.fixture
 async def client() -> AsyncIterator[VLLMClient]:
     async with VLLMClient(seconds=2.0, limit_bytes=1000) as made:
         yield made
+
+
+async def test_a_server_with_a_certificate(tls_server: Server, client: VLLMClient) -> None:
+    tls_server.answers = {
+        "/metrics": web.Response(text="a 1\n"),
+        "/version": web.json_response({"version": "0.29.0"}),
+    }
+    assert await client.metrics(HOST, tls_server.port, scheme="https") == "a 1\n"
+    assert await client.version(HOST, tls_server.port, scheme="https") == "0.29.0"
+    with pytest.raises((RefusedError, BadAnswerError)):
+        await client.metrics(HOST, tls_server.port)
+
+
+async def test_a_server_without_one_is_not_asked_by_https(
+    server: Server, client: VLLMClient
+) -> None:
+    with pytest.raises(RefusedError):
+        await client.metrics(HOST, server.port, scheme="https")
 
 
 async def test_what_a_server_answers(server: Server, client: VLLMClient) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from vllm_upgrade_operator.vllm.arguments import canonical, value_of
+from vllm_upgrade_operator.vllm.arguments import canonical
 from vllm_upgrade_operator.vllm.command import edit_arguments, is_vllm_command, words
 from vllm_upgrade_operator.vllm.errors import TemplateError
 
@@ -174,8 +174,3 @@ def test_what_starts_a_server(tokens: list[str], it_is: bool) -> None:  # noqa: 
 def test_words_of_a_shell_command() -> None:
     assert words(container(command=["sh", "-c", "vllm serve m"])) == ["vllm", "serve", "m"]
     assert words(container(command=["sh", "-c", "vllm serve $M"])) is None
-
-
-def test_the_last_of_a_repeated_flag_counts() -> None:
-    assert value_of(["--port", "1", "--port=2"], "port") == "2"
-    assert value_of(["--port"], "port") is None

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from vllm_upgrade_operator.vllm.container import find_container, metrics_port
+from vllm_upgrade_operator.vllm.container import (
+    find_container,
+    metrics_port,
+    serving_containers,
+    vllm_containers,
+)
 from vllm_upgrade_operator.vllm.errors import TemplateError
 
 SIDECAR = {"name": "proxy", "image": "istio/proxyv2:1"}
@@ -35,6 +40,8 @@ def test_a_name_decides() -> None:
         ([SERVE, {**SERVE, "name": "two"}], None, r"more than one .*main, two"),
         ([SIDECAR], None, r"no container .*proxy"),
         ([{"name": "r", "image": "our/vllmrouter:2"}], None, "no container"),
+        ([{"name": "r", "image": "our/vllm-router:2"}], None, "no container"),
+        ([{"name": "o", "image": "vllm-upgrade-operator:0.1.0"}], None, "no container"),
         ([], None, "there are: none"),
     ],
 )
@@ -71,8 +78,18 @@ def test_what_is_unclear_is_refused(containers: list[Any], name: str | None, pro
         ),
         ({"ports": [{"containerPort": 4, "protocol": "UDP"}, {"containerPort": 5}]}, 5),
         ({"command": ["sh", "-c", "vllm serve m --port 8300"]}, 8300),
-        ({"command": ["sh", "-c", "vllm serve $M --port 1"], "ports": [{"containerPort": 6}]}, 6),
+        ({"command": ["sh", "-c", "vllm serve $M --port 1"], "ports": [{"containerPort": 6}]}, 1),
+        ({"command": ["sh", "-c", "vllm serve --port $P"], "ports": [{"containerPort": 6}]}, 6),
+        ({"args": ["--port", "99999"], "ports": [{"containerPort": 6}]}, 6),
     ],
 )
 def test_the_port(fields: dict[str, Any], port: int) -> None:
     assert metrics_port({"name": "vllm", "image": "i", **fields}) == port
+
+
+def test_what_has_vllm_in_it_is_told_apart_from_what_serves_it() -> None:
+    ray = {"name": "ray", "image": "rayproject/ray-llm:2.50.1-py311-cu124"}
+    twice = {"containers": [SIDECAR, SERVE, {**IMAGE, "name": "other"}, ray]}
+    assert serving_containers(twice) == ["main", "other"]
+    assert vllm_containers(twice) == ["main", "other", "ray"]
+    assert vllm_containers({"containers": [SIDECAR]}) == []

@@ -141,6 +141,13 @@ def test_a_server_without_these_metrics_has_none_and_not_zero() -> None:
     assert sample.absent["offered"] == ("http_requests_total",)
 
 
+def test_a_gauge_that_is_only_declared_is_not_zero() -> None:
+    text = '# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_running{engine="0"} 1\n'
+    sample = parse(text, taken_at=1.0, version=parse_version("0.33.0"))
+    assert sample.waiting is None
+    assert sample.absent["waiting"] == ("vllm:num_requests_waiting",)
+
+
 def test_what_rejections_and_errors_are_read_from() -> None:
     def absent(version: str | None, *present: str) -> list[tuple[str, ...] | None]:
         text = "".join(f"{name} 1\n" for name in ("vllm:num_requests_running", *present))

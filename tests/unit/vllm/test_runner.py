@@ -167,6 +167,21 @@ def test_refusals(text: str, words: str) -> None:
     assert observe(text).refused == words
 
 
-def test_a_refusal_that_a_user_wrote_is_none() -> None:
-    said = line("prompt: ValueError: Model Runner V2 requires Triton.", "logger.py", "APIServer")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "prompt: ValueError: Model Runner V2 requires Triton.",
+        "Exception caught. Request id: x] ValueError: Model Runner V2 requires Triton.",
+    ],
+)
+def test_a_refusal_that_a_user_wrote_is_none(text: str) -> None:
+    said = line(text, "logger.py", "APIServer").replace("INFO", "ERROR")
     assert observe(said + V2).refused is None
+
+
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\x0b", "\x1c", "\r"])
+def test_only_a_line_feed_ends_a_line(end: str) -> None:
+    """A request's id is logged, and a header may hold these."""
+    said = line(f"Request id: x{end}{V2.strip()}", "exception.py", "APIServer")
+    assert observe(V1 + said).runner is Runner.V1
+    assert observe(said).runner is Runner.UNKNOWN

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vllm_upgrade_operator.api.durations import seconds_of
-from vllm_upgrade_operator.api.v1alpha1 import KnownGoodStatus, Phase
+from vllm_upgrade_operator.api.v1alpha1 import (
+    CandidateStatus,
+    KnownGoodStatus,
+    Phase,
+    PreflightResult,
+)
 from vllm_upgrade_operator.upgrade import conditions
 from vllm_upgrade_operator.upgrade.decision import (
     DeleteCanary,
     DropRevisions,
+    Notice,
     StoreCandidate,
     StoreKnownGood,
 )
@@ -18,15 +25,19 @@ from vllm_upgrade_operator.upgrade.health import is_ready
 from vllm_upgrade_operator.upgrade.inheritance import owed, settle
 from vllm_upgrade_operator.upgrade.names import ABORT, known_good_name
 from vllm_upgrade_operator.upgrade.observation import Refusal
+from vllm_upgrade_operator.upgrade.preflight import chain, server
 from vllm_upgrade_operator.upgrade.removal import remove_canary
-from vllm_upgrade_operator.upgrade.steps import impossible_steps
-from vllm_upgrade_operator.upgrade.unfit import unfit
+from vllm_upgrade_operator.upgrade.shown import shown_flags
+from vllm_upgrade_operator.upgrade.surroundings import Unread
 
 if TYPE_CHECKING:
-    from vllm_upgrade_operator.api.v1alpha1 import VLLMUpgradeStatus
+    from vllm_upgrade_operator.api.v1alpha1 import PreflightCheck, VLLMUpgradeStatus
     from vllm_upgrade_operator.upgrade.conflicts import Rival
     from vllm_upgrade_operator.upgrade.decision import Action
     from vllm_upgrade_operator.upgrade.observation import KnownGood, Observation, Target
+    from vllm_upgrade_operator.upgrade.preflight.configs import ConfigMaps
+
+_MESSAGE_LIMIT = 1024
 
 
 def pending(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
@@ -65,9 +76,9 @@ def preflight(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     target = o.target
     if o.conflict is not None:
         return _give_way(o, o.conflict, status, now)
-    refusal = _impossible(o)
-    if refusal is not None or target is None:
-        return _block(status, refusal, o, now)
+    first = chain.of_target(o)
+    if target is None or chain.blocking(first) is not None:
+        return _block(status.model_copy(update={"preflight": first}), now)
     attempt = status.attempt.id if status.attempt else ""
     removal = remove_canary(o, began=phase_since(status, now), now=now)
     if removal is not None:
@@ -78,16 +89,25 @@ def preflight(o: Observation, status: VLLMUpgradeStatus, now: float) -> Turn:
     status, turn = settle(o, target, status, now)
     if turn is not None:
         return turn
+    notices: tuple[Notice, ...] = ()
     if not _recorded(o, attempt) and o.proposed is not None:
-        proposed = o.proposed
-        refusal = proposed if isinstance(proposed, Refusal) else unfit(o, target, proposed)
-        if refusal is not None:
-            return _block(status, refusal, o, now)
+        status, notices = _examined(status, chain.examine(o, target, now))
+        if chain.blocking(status.preflight) is not None:
+            return _block(status, now)
+    turn = _at_rest(o, target, attempt, status, now)
+    return replace(_with_warnings(turn), notices=(*notices, *turn.notices))
+
+
+def _at_rest(
+    o: Observation, target: Target, attempt: str, status: VLLMUpgradeStatus, now: float
+) -> Turn:
+    """Wait until all stable pods are ready, then record what runs."""
     unrest = _unrest(target)
     if unrest is not None:
         end = phase_since(status, now) + seconds_of(o.spec.strategy.start_deadline)
         if now > end:
-            return _block(status, Refusal(reason="BaselineUnhealthy", message=unrest), o, now)
+            reason = "BaselineUnhealthy"
+            return enter(status, Phase.BLOCKED, reason, unrest, now=now, type_="Warning")
         status = conditions.put(
             status,
             conditions.BASELINE_HEALTHY,
@@ -145,18 +165,29 @@ def _record(
             attempt=attempt, template=o.proposed, target_uid=target.uid
         )
         if o.known_good is None:
-            record = StoreKnownGood(data=_known_good(target), target_uid=target.uid)
+            record = StoreKnownGood(data=_known_good(o, target), target_uid=target.uid)
             return wait(status, "recording the known-good configuration", record, store_candidate)
         return wait(status, "recording the candidate's template", store_candidate)
     if o.known_good.target_uid != target.uid or o.known_good.template != target.template:
         # The target was changed between recording and reading back: nothing has been started yet.
         return wait(status, "the target changed while it was recorded: again", DropRevisions())
     known = o.known_good
+    maps = {} if o.surroundings is None else o.surroundings.config_maps
+    stable = server.stable(target, maps)
     summary = KnownGoodStatus(
-        name=known.name, images=_images(known), digests=known.digests, version=known.version
+        name=known.name,
+        images=_images(known),
+        digests=known.digests,
+        version=known.version,
+        flags=shown_flags(stable.options),
     )
     status = conditions.put(
-        status.model_copy(update={"known_good": summary}),
+        status.model_copy(
+            update={
+                "known_good": summary,
+                "candidate": CandidateStatus(flags=_candidate_flags(o, target, stable, maps)),
+            }
+        ),
         conditions.KNOWN_GOOD_RECORDED,
         True,
         "Recorded",
@@ -171,37 +202,6 @@ def _record(
         f"known-good recorded: {', '.join(summary.images)}; starting the canary",
         now=now,
     )
-
-
-def _impossible(o: Observation) -> Refusal | None:
-    """Find a reason that waiting will not mend."""
-    target = o.target
-    name = o.spec.target_ref.name
-    if target is None:
-        return Refusal(
-            reason="TargetNotFound",
-            message=f"there is no Deployment {name} in namespace {o.namespace}: create it, or "
-            "make a VLLMUpgrade with the right spec.targetRef.name",
-        )
-    if target.strategy == "Recreate":
-        return Refusal(
-            reason="StrategyRecreate",
-            message=f"Deployment {name} has strategy Recreate: promotion would stop all its pods "
-            "at once; set spec.strategy.type: RollingUpdate on it",
-        )
-    if target.paused:
-        return Refusal(
-            reason="TargetPaused",
-            message=f"Deployment {name} has spec.paused true: promotion would wait for ever; "
-            f"`kubectl -n {o.namespace} rollout resume deployment/{name}` first",
-        )
-    if target.replicas == 0:
-        return Refusal(
-            reason="TargetScaledToZero",
-            message=f"Deployment {name} has spec.replicas 0: there are no stable pods to compare "
-            "with; scale it up first",
-        )
-    return impossible_steps(o.spec.strategy.steps, target)
 
 
 def _unrest(target: Target) -> str | None:
@@ -221,7 +221,7 @@ def _unrest(target: Target) -> str | None:
     return None
 
 
-def _known_good(target: Target) -> dict[str, object]:
+def _known_good(o: Observation, target: Target) -> dict[str, object]:
     """Everything that is needed to put the target back and to prove that it is back."""
     ready = [p for p in target.pods if is_ready(p)]
     versions = {p.version for p in ready if p.version is not None}
@@ -234,8 +234,31 @@ def _known_good(target: Target) -> dict[str, object]:
         "version": versions.pop() if len(versions) == 1 else None,
         "managedFields": list(target.managed_fields),
         "container": target.container,
+        "references": _references(o),
         "pullable": all(p.pullable for p in ready if p.digest is not None),
     }
+
+
+def _references(o: Observation) -> list[dict[str, object]]:
+    """ConfigMaps and Secrets by resourceVersion; none of their content, and none where unread."""
+    found = None if o.surroundings is None else o.surroundings.stable_references
+    if found is None or isinstance(found, Unread):
+        return []
+    return [
+        {"kind": r.kind, "name": r.name, "resourceVersion": r.resource_version}
+        for r in found
+        if r.resource_version is not None
+    ]
+
+
+def _candidate_flags(
+    o: Observation, target: Target, stable: server.Server, maps: ConfigMaps
+) -> tuple[str, ...]:
+    """What the candidate is told; nothing where its container is not known."""
+    if o.candidate is None or target.container is None:
+        return ()
+    found = server.candidate(o.spec, o.candidate.template, stable, target.container, maps)
+    return shown_flags(found.options)
 
 
 def _images(known: KnownGood) -> tuple[str, ...]:
@@ -243,10 +266,33 @@ def _images(known: KnownGood) -> tuple[str, ...]:
     return tuple(str(c.get("image", "")) for c in containers)
 
 
-def _block(status: VLLMUpgradeStatus, refusal: Refusal | None, o: Observation, now: float) -> Turn:
-    reason, message = (
-        ("TargetNotFound", f"Deployment {o.spec.target_ref.name} is gone")
-        if refusal is None
-        else (refusal.reason, refusal.message)
-    )
-    return enter(status, Phase.BLOCKED, reason, message, now=now, type_="Warning")
+def _block(status: VLLMUpgradeStatus, now: float) -> Turn:
+    """Stop for the most severe of the checks that block; status.preflight has them all."""
+    found = [c for c in status.preflight if c.result is PreflightResult.BLOCK]
+    others = [c.name for c in found[1:]]
+    more = f"; these block too, see status.preflight: {', '.join(others)}" if others else ""
+    message = f"{found[0].message}{more}"
+    return enter(status, Phase.BLOCKED, found[0].reason, message, now=now, type_="Warning")
+
+
+def _examined(
+    status: VLLMUpgradeStatus, checks: tuple[PreflightCheck, ...]
+) -> tuple[VLLMUpgradeStatus, tuple[Notice, ...]]:
+    """Take over what was found; what warns and did not before is told in an Event."""
+    told = {(c.name, c.reason) for c in chain.warnings(status.preflight)}
+    new = [c for c in chain.warnings(checks) if (c.name, c.reason) not in told]
+    status = status.model_copy(update={"preflight": checks})
+    if not new or chain.blocking(checks) is not None:
+        return status, ()
+    message = "; ".join(f"{c.name}: {c.message}" for c in new)
+    return status, (Notice(type="Warning", reason="PreflightWarnings", message=message),)
+
+
+def _with_warnings(turn: Turn) -> Turn:
+    """Name the warnings as long as it is in preflight: later other things matter more."""
+    names = ", ".join(c.name for c in chain.warnings(turn.status.preflight))
+    if not names or turn.moved:
+        return turn
+    message = f"{turn.status.message} (warnings, see status.preflight: {names})"
+    status = turn.status.model_copy(update={"message": message[:_MESSAGE_LIMIT]})
+    return replace(turn, status=status)

@@ -384,7 +384,11 @@ def _unknown_runner(scene: _Scene, status: VLLMUpgradeStatus, finding: Finding, 
 def _record_candidate(scene: _Scene, status: VLLMUpgradeStatus, now: float) -> VLLMUpgradeStatus:
     digests = tuple(sorted({p.digest for p in scene.pods if p.digest is not None}))
     versions = {p.version for p in scene.pods if p.version is not None}
-    seen = CandidateStatus(digests=digests, version=versions.pop() if len(versions) == 1 else None)
+    seen = CandidateStatus(
+        digests=digests,
+        version=versions.pop() if len(versions) == 1 else None,
+        flags=status.candidate.flags if status.candidate else (),
+    )
     return _runner_condition(
         status.model_copy(update={"candidate": seen}),
         scene,

@@ -1,7 +1,4 @@
-"""Why a candidate's template, as the API server computed it, cannot be tried beside the target.
-
-All of it is known before anything has been started, and waiting mends none of it.
-"""
+"""Can the candidate's template, as the API server computed it, be tried beside the target?"""
 
 from __future__ import annotations
 
@@ -15,13 +12,15 @@ from vllm_upgrade_operator.upgrade.names import (
     ROLE_CANARY,
     VERSION,
 )
-from vllm_upgrade_operator.upgrade.observation import Refusal
+from vllm_upgrade_operator.upgrade.preflight.answer import block, passed
 from vllm_upgrade_operator.upgrade.traffic import withdrawn_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from vllm_upgrade_operator.upgrade.observation import Observation, Target
+    from vllm_upgrade_operator.upgrade.preflight.answer import Answer
+    from vllm_upgrade_operator.upgrade.preflight.subject import Trial
     from vllm_upgrade_operator.upgrade.selection import Selector
 
 _PATCH = "spec.candidate.templatePatch"
@@ -32,25 +31,51 @@ _LABELLED_LATER = frozenset({ACTIVE_RUNNER, VERSION})
 _HASH = "pod-template-hash"
 
 
-def unfit(o: Observation, target: Target, proposed: Mapping[str, Any]) -> Refusal | None:
-    """Say what is wrong with a proposed template, or None."""
-    if proposed == target.template:
-        return Refusal(
-            reason="NoChange",
-            message=f"spec.candidate changes nothing: {target.name} already has this template; "
+def a_change(t: Trial) -> Answer:
+    """There has to be something to upgrade to."""
+    if t.template == t.target.template:
+        return block(
+            "NoChange",
+            f"spec.candidate changes nothing: {t.target.name} already has this template; "
             "name an image, argument or variable that differs from the target's",
         )
-    problem = _not_ours_to_give(target, proposed) or _leaves_the_traffic(o, target, proposed)
+    return passed("the candidate's template differs from the target's")
+
+
+def own_labels(t: Trial) -> Answer:
+    """Some labels and annotations are the operator's, or the Deployment controller's, to give."""
+    problem = _not_ours_to_give(t.target, t.template)
     if problem is not None:
-        return Refusal(reason="CandidateRefused", message=problem)
-    if (proposed.get("spec") or {}).get("hostNetwork"):
-        return Refusal(
-            reason="HostNetwork",
-            message=f"{_where(target, ('spec', 'hostNetwork'))} is true: pods on the network of "
+        return block("CandidateRefused", problem)
+    return passed("the candidate sets no label or annotation that controllers set")
+
+
+def traffic_labels_stay(t: Trial) -> Answer:
+    """Promoted pods have to stay in the traffic."""
+    problem = _leaves_the_traffic(t.o, t.target, t.template)
+    if problem is not None:
+        return block("CandidateRefused", problem)
+    return passed("the labels that route traffic stay as they are")
+
+
+def own_network(t: Trial) -> Answer:
+    """Pods on their node's network are not asked for metrics."""
+    if t.pod.get("hostNetwork"):
+        return block(
+            "HostNetwork",
+            f"{_where(t.target, ('spec', 'hostNetwork'))} is true: pods on the network of "
             "their node are not asked for metrics, so the canary could never be judged; set "
             "hostNetwork: false",
         )
-    return _selected_early(o, target, proposed)
+    return passed("the candidate's pods have addresses of their own")
+
+
+def unselected(t: Trial) -> Answer:
+    """Nothing may route to a canary pod, or adopt it, before it is admitted."""
+    refusal = _selected_early(t.o, t.target, t.template)
+    if refusal is not None:
+        return block("SelectedBeforeAdmission", refusal)
+    return passed("nothing selects the canary's pods before they are admitted")
 
 
 def _not_ours_to_give(target: Target, proposed: Mapping[str, Any]) -> str | None:
@@ -83,7 +108,7 @@ def _leaves_the_traffic(o: Observation, target: Target, proposed: Mapping[str, A
     return None
 
 
-def _selected_early(o: Observation, target: Target, proposed: Mapping[str, Any]) -> Refusal | None:
+def _selected_early(o: Observation, target: Target, proposed: Mapping[str, Any]) -> str | None:
     """Find what would route to a canary pod, or take it for its own, before it is admitted."""
     born = {
         **_metadata(withdrawn_template(proposed, o.traffic_keys), "labels"),
@@ -94,10 +119,7 @@ def _selected_early(o: Observation, target: Target, proposed: Mapping[str, Any])
         if not _may_match(selector, born):
             continue
         own = selector.owner == f"Deployment {target.name}"
-        return Refusal(
-            reason="SelectedBeforeAdmission",
-            message=_by_absence(target) if own else _by_labels(selector, target),
-        )
+        return _by_absence(target) if own else _by_labels(selector, target)
     return None
 
 

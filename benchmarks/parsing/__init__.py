@@ -1,0 +1,1 @@
+"""How long the operator takes to read what a vLLM server says."""
