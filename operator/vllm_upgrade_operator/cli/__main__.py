@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from vllm_upgrade_operator.cli.command import Command
 
 COMMANDS: tuple[Command, ...] = (inventory.COMMAND, preflight.COMMAND, inspect.COMMAND)
+
+# As a shell has it for the signals SIGINT and SIGPIPE.
+_INTERRUPTED = 130
+_PIPE_CLOSED = 141
 
 _PLUGIN = "kubectl-vllm_upgrade"
 
@@ -38,12 +43,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser("kubectl vllm-upgrade" if sys.argv[0].endswith(_PLUGIN) else "vllm-upgrade")
     options = parser.parse_args(arguments)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
     except CommandError as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return int(error.code)
+    except BrokenPipeError:
+        # Whoever read has seen enough, as `head` does; what is left must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
     except KeyboardInterrupt:
-        return 130
+        return _INTERRUPTED
+    return code
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:

@@ -6,14 +6,16 @@ controller, as KubeAI's Models or Ray's clusters are, or stands for itself.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vllm_upgrade_operator.cluster import paths
 from vllm_upgrade_operator.cluster.client import ApiError
-from vllm_upgrade_operator.cluster.look import SeenPod
+from vllm_upgrade_operator.cluster.look import AT_ONCE, SeenPod
 from vllm_upgrade_operator.cluster.memory import Memory
+from vllm_upgrade_operator.cluster.mentions import mentions_of
 from vllm_upgrade_operator.cluster.pods import TEMPLATE_HASH, parse_pod
 from vllm_upgrade_operator.cluster.together import together
 from vllm_upgrade_operator.upgrade.inventory.workload import Workload
@@ -88,8 +90,10 @@ async def read_fleet(client: Client, looker: Looks, namespace: str | None) -> Fl
             workload = _recognised(members[0]["spec"], None)
             if workload is not None:
                 found[key] = workload
+    maps = _ConfigMaps(client)
     workloads = await together(
-        _looked_at(looker, key, workload, by_key.get(key, [])) for key, workload in found.items()
+        _looked_at(looker, maps, key, workload, by_key.get(key, []))
+        for key, workload in found.items()
     )
     return Fleet(tuple(workloads), tuple(unread))
 
@@ -160,8 +164,32 @@ def _recognised(pod_spec: Mapping[str, Any], owner: str | None) -> _Found | None
     return _Found(owner=owner, pod_spec=pod_spec, container=container, problem=problem)
 
 
+class _ConfigMaps:
+    """Reads the ConfigMaps that pod specs refer to; what may not be read is left out."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def of(self, namespace: str, pod_spec: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+        """Give their data, by name."""
+        names = [m.name for m in mentions_of(pod_spec) if m.kind == "ConfigMap"]
+        found = await together(self._one(namespace, name) for name in names)
+        return {n: data for n, data in zip(names, found, strict=True) if data is not None}
+
+    async def _one(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        async with self._slots:
+            try:
+                raw = await self._client.find(paths.config_map(namespace, name))
+            except ApiError as error:
+                if not error.unauthorized:
+                    raise
+                return None
+        return None if raw is None else dict(raw.get("data") or {})
+
+
 async def _looked_at(
-    looker: Looks, key: Key, found: _Found, raws: Iterable[Mapping[str, Any]]
+    looker: Looks, maps: _ConfigMaps, key: Key, found: _Found, raws: Iterable[Mapping[str, Any]]
 ) -> Workload:
     namespace, kind, name = key
     pods = await looker.look(
@@ -178,6 +206,7 @@ async def _looked_at(
         container=found.container,
         problem=found.problem,
         pods=pods,
+        config_maps=await maps.of(namespace, found.pod_spec),
     )
 
 

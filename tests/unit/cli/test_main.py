@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -98,6 +100,23 @@ def test_what_goes_wrong_is_one_line_and_no_traceback(
     shown = capsys.readouterr()
     assert shown.err == "vllm-upgrade: error: no such file\n"
     assert shown.out == ""
+
+
+def test_whoever_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("nothing of vLLM")
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "vllm_upgrade_operator.cli", "inspect", "--log", str(log)],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.parametrize(

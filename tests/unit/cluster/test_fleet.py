@@ -172,6 +172,18 @@ async def test_vllm_in_another_server_is_listed_with_why(spec: dict[str, Any], s
     assert [p.version for p in only.pods] == ["0.29.0"]
 
 
+async def test_config_maps_that_tell_vllm_something_are_read_where_they_may_be() -> None:
+    path = paths.config_map("serving", "vllm-settings")
+    client = cluster(deployments=[workload("llm", shapes.EKS_NEURON)])
+    client.objects[path] = {"data": {"config.yaml": "max-num-queued-reqs: 8"}}
+    (only,) = (await fleet(client)).workloads
+    assert only.config_maps == {"vllm-settings": {"config.yaml": "max-num-queued-reqs: 8"}}
+    words = 'configmaps is forbidden: User "u" cannot get resource "configmaps" in API group ""'
+    client.failures["GET", path] = ApiError(403, "Forbidden", words)
+    (only,) = (await fleet(client)).workloads
+    assert only.config_maps == {}
+
+
 async def test_pods_that_have_ended_are_none() -> None:
     ended = a_pod("done", None, {}, shapes.KUBEAI)
     ended["status"]["phase"] = "Succeeded"

@@ -15,6 +15,7 @@ from vllm_upgrade_operator.upgrade.inventory.row import (
     counted,
 )
 from vllm_upgrade_operator.upgrade.preflight import admission, memory, runners, versions
+from vllm_upgrade_operator.upgrade.preflight.configs import told_by
 from vllm_upgrade_operator.upgrade.preflight.server import Release, Server, running, server
 from vllm_upgrade_operator.vllm.facts.features import features_in_use
 from vllm_upgrade_operator.vllm.facts.releases import ADMISSION_FLAGS
@@ -77,8 +78,9 @@ def assess(workload: Workload, target: Release) -> Row:
             limits="",
             findings=(_advice("NotRecognised", workload.problem or "its container is not known"),),
         )
-    now = running(workload.container, workload.pods)
-    move = Move(stable=now, candidate=server(workload.container, target, now.model))
+    told = told_by(workload.pod_spec, workload.container, workload.config_maps)
+    now = running(workload.container, workload.pods, told)
+    move = Move(stable=now, candidate=server(workload.container, target, now.model, told))
     prediction = move.candidate.prediction
     found = sorted(_findings(workload, move), key=lambda f: ORDER.index(f.severity))
     startable = not any(f.severity is Severity.CANNOT_START for f in found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Workload:
         container: The one that runs vLLM; None where that cannot be told.
         problem: Why it cannot, or why it is no server that can be upgraded here.
         pods: Those that serve: of a LeaderWorkerSet the leaders.
+        config_maps: Data of the ConfigMaps that the pod spec refers to, by name, where readable.
     """
 
     namespace: str
@@ -34,3 +35,4 @@ class Workload:
     container: Mapping[str, Any] | None
     problem: str | None
     pods: tuple[Pod, ...]
+    config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -203,6 +203,18 @@ def test_a_container_that_cannot_be_told_is_listed_with_why() -> None:
     assert row.predicted is Runner.UNKNOWN
 
 
+def test_what_a_config_map_says_is_read() -> None:
+    spec = shapes.EKS_NEURON
+    container = find_container(spec)
+    blind = workload(pod_spec=spec, container=container)
+    assert assess(blind, release("0.33.0")).limits == ""
+    assert "FlagsUnread" in reasons(assess(blind, release("0.33.0")))
+    told = {"vllm-settings": {"config.yaml": "max-num-queued-reqs: 8\n"}}
+    row = assess(replace(blind, config_maps=told), release("0.33.0"))
+    assert row.limits == "max-num-queued-reqs=8"
+    assert "FlagsUnread" not in reasons(row)
+
+
 SHAPES = {
     name: spec
     for name, spec in vars(shapes).items()
