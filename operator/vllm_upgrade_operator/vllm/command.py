@@ -170,6 +170,7 @@ class _Change:
             self._set(line, canonical(flag), value)
 
     def _set(self, line: _Line, name: str, value: str | None) -> None:
+        self._check_keys(line, name)
         opposite = name.removeprefix("no-") if name.startswith("no-") else f"no-{name}"
         self._remove(line, opposite)
         found = [f for f in find_flags(line.tokens, _begin(line)) if f.name == name]
@@ -189,6 +190,25 @@ class _Change:
             line.replace(first.start, first.end, [f"{spelled}={value}"])
         else:
             line.replace(first.start, first.end, [spelled, value])
+
+    def _check_keys(self, line: _Line, name: str) -> None:
+        """Refuse an object both whole and by its keys: vLLM takes the keys and drops the rest."""
+        whole, dot, _ = name.partition(".")
+        others = sorted(
+            {
+                f.name
+                for f in find_flags(line.tokens, _begin(line))
+                if f.name.partition(".")[0] == whole and ("." in f.name) is not bool(dot)
+            }
+        )
+        if others:
+            listed = ", ".join(f"--{other}" for other in others)
+            raise TemplateError(
+                "spec.candidate.args",
+                f"--{name} beside {listed} of container {self.container!r} would not be merged: "
+                "vLLM takes what is set key by key and drops the rest; unset the one in "
+                "spec.candidate.unsetArgs, and write the whole object or all of its keys",
+            )
 
     def _remove(self, line: _Line, name: str) -> bool:
         found = [f for f in find_flags(line.tokens, _begin(line)) if f.name == name]

@@ -72,13 +72,17 @@ def read_series(text: str, names: frozenset[str]) -> dict[str, list[Series]]:
     line = counted = 0
     for match in wanted.finditer(text):
         name, rest = match.groups()
-        start = match.start() + 1
-        line += text.count("\n", counted, start)
-        counted = start
+        start = match.start()
+        line += text.count("\n", counted, start) + 1
+        counted = start + 1
         series = found.get(name)
         if series is None:
             series = found[name] = []
-        series.append(_series(rest, line))
+        head, _, value = rest.rpartition("} ")
+        labels = _plain_labels(head) if len(head) <= _REMEMBERED and " " not in value else None
+        if labels is None:
+            labels, value = _slowly(rest.lstrip(), line)
+        series.append(Series(labels, _counted_with(value, line), line))
     return found
 
 
@@ -105,16 +109,11 @@ def number(text: str) -> float | None:
     return value if abs(value) <= _LARGEST else None
 
 
-def _series(rest: str, line: int) -> Series:
-    """Read what follows the name: labels, value, and a time that is not used."""
-    head, _, text = rest.rpartition("} ")
-    labels = _plain_labels(head) if len(head) <= _REMEMBERED and " " not in text else None
-    if labels is None:
-        labels, text = _slowly(rest.lstrip(), line)
+def _counted_with(text: str, line: int) -> float:
     value = number(text)
     if value is None:
         raise MalformedExpositionError(line, "its value is no number that can be counted with")
-    return Series(labels, value, line)
+    return value
 
 
 # The same labels come with every answer of a pod, and of its like. Long ones are not kept: a pod

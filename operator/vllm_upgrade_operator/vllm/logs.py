@@ -2,9 +2,10 @@
 
 `(Worker_TP0 pid=27261) INFO 11-30 20:39:11 [cpu_worker.py:162] Using V2 Model Runner`
 
-The same in 0.28 to 0.33; with VLLM_LOGGING_PREFIX a word comes before the level. The process part
-matters: user input reaches the log through the API server's lines only (request logging), so what
-other processes say can be believed.
+The same in 0.28 to 0.33; with VLLM_LOGGING_PREFIX a word comes before the level, and Ray adds the
+address of another node (`(RayWorkerWrapper pid=7, ip=10.0.0.2)`). The process part matters: user
+input reaches the log through the API server's lines only (request logging), so what other processes
+say can be believed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LINE = re.compile(
-    r"\((?P<process>[\w.-]+) pid=(?P<pid>[0-9]{1,10})\) (?:\S+ ?)??"
+    r"\((?P<process>[\w.-]+) pid=(?P<pid>[0-9]{1,10})(?:, ip=[\w.:]+)?\) (?:\S+ ?)??"
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? "
     r"\[(?:[^\]\s]*/)?(?P<file>[\w.]+):\d+\] (?P<message>.*)"
 )

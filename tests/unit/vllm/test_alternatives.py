@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vllm_upgrade_operator.vllm.alternatives import alternatives
 
 
+@settings(deadline=None)
 @given(
     st.sets(st.text(alphabet="ab.|(", min_size=1, max_size=5), min_size=1, max_size=12),
     st.text(alphabet="ab.|(", max_size=6),

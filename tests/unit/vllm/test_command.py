@@ -81,6 +81,25 @@ def test_a_short_spelling_is_refused_with_the_long_one(change: Any) -> None:
         edit_arguments(container(args=["m", "-tp", "4"]), **change)
 
 
+@pytest.mark.parametrize(
+    ("args", "set_"),
+    [
+        (["m", "--speculative-config", "{}"], ("speculative-config.method", "eagle")),
+        (["m", "--speculative_config.method=eagle"], ("speculative-config", "{}")),
+    ],
+)
+def test_an_object_is_set_whole_or_by_its_keys(args: list[str], set_: tuple[str, str]) -> None:
+    with pytest.raises(TemplateError, match="would not be merged") as caught:
+        edit_arguments(container(args=args), set_=[set_])
+    assert caught.value.field == "spec.candidate.args"
+    other = "speculative-config.method" if "." in args[1] else "speculative-config"
+    after = edit_arguments(container(args=args), set_=[set_], unset=[other])
+    assert after["args"] == ["m", f"--{set_[0]}", set_[1]]
+    more = [("speculative-config.num_speculative_tokens", "3")]
+    keys = container(args=["m", "--speculative-config.method", "eagle"])
+    assert edit_arguments(keys, set_=more)["args"][-1] == "3"
+
+
 def test_everything_in_command() -> None:
     before = container(command=["vllm", "serve", "m", "--a", "1"])
     after = edit_arguments(before, set_=[("a", "2"), ("b", "3")])

@@ -53,6 +53,7 @@ def test_v2_on_every_platform(file: str, process: str) -> None:
 
 def test_a_coloured_log_and_one_with_a_prefix_and_a_path() -> None:
     assert observe(f"\x1b[36m{V2.strip()}\x1b[0m").runner is Runner.V2
+    assert observe(V2.replace("Worker pid=9", "RayWorkerWrapper pid=9, ip=10.0.0.2")).runner == "V2"
     prefixed = V2.replace("INFO", "pod-7 INFO").replace("gpu_worker", "v1/worker/gpu_worker")
     assert observe(prefixed).runner is Runner.V2
 
