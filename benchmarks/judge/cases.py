@@ -103,16 +103,15 @@ def _noise() -> list[Case]:
         "4x rejections for 2 min, then fine": replace(_DEFAULT, harm=_rejections(4, minutes=2)),
         "10 min of silence": replace(_DEFAULT, silence=True),
     }
-    runs = dict.fromkeys(worlds, 500)
     # So many that the interval's upper end can be held against a target.
-    runs |= {name: 2000 for name in worlds if "persist, cv" in name or "differ" in name}
+    many = {"bursts that persist, cv 1", "bursts that persist, cv 2", "pods that differ"}
     quick = {"Poisson", "bursts that persist, cv 2", "pods that differ", "cold cache for 2 min"}
     return [
         Case(
             name=name,
             question=Question.NOISE,
             source=world,
-            runs=runs[name],
+            runs=2000 if name in many else 500,
             quick=name in quick,
         )
         for name, world in worlds.items()

@@ -46,7 +46,7 @@ class Size:
 
 
 WHOLE = Size(runs=100_000, peer_runs=200, spells=104)
-QUICK = Size(runs=50, peer_runs=50, spells=52)
+QUICK = Size(runs=40, peer_runs=40, spells=52)
 
 
 @dataclass(frozen=True, slots=True)
