@@ -17,7 +17,7 @@ from localcluster import build
 from vllm_upgrade_operator.cluster.client import MERGE, ApiError, Client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
 GROUP = "/apis/vllmupgrade.dev/v1alpha1"
@@ -303,7 +303,7 @@ async def run(*command: str, seconds: float = 60.0) -> str:
 
 
 # Limits that a healthy canary is shown to keep within some fifty requests.
-WIDE = [
+WIDE: list[dict[str, Any]] = [
     {"name": "rejections", "max": "10%"},
     {"name": "errors", "max": "10%"},
     {"name": "preemptions", "max": 1},
@@ -311,6 +311,16 @@ WIDE = [
     {"name": "itl-p99", "quantile": "p50", "maxIncrease": "900%"},
     {"name": "e2e-p99", "quantile": "p50", "maxIncrease": "900%"},
 ]
+
+
+def wide(*changes: Mapping[str, Any], off: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Give those limits with some changed, some added and some checks disabled."""
+    found: dict[str, dict[str, Any]] = {str(check["name"]): dict(check) for check in WIDE}
+    for change in changes:
+        found[change["name"]] = {**found.get(change["name"], {}), **change}
+    for name in off:
+        found[name] = {"name": name, "mode": "Disabled"}
+    return list(found.values())
 
 
 def quick_spec() -> dict[str, Any]:

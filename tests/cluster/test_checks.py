@@ -95,8 +95,8 @@ BREACHES = [
     ),
     Breach(
         "draft-acceptance",
-        rf"accepted draft tokens {NUMBER}%, beyond the limit of {NUMBER}% \(stable {NUMBER}% "
-        r"-10%\), ",
+        rf"accepted draft tokens {NUMBER}% \(stable {NUMBER}%\), beyond the limit of {NUMBER}% "
+        rf"\(stable {NUMBER}% -10%\), ",
         both=("--speculative-config", '{"method":"ngram","num_speculative_tokens":3}'),
         env={"SIM_FAULT_DRAFT_ACCEPTANCE": "0.2"},
     ),
@@ -160,6 +160,8 @@ async def test_what_a_spec_makes_of_the_checks(serving: Serving) -> None:
         {"name": "ttft-p50", "metric": "TimeToFirstToken", "quantile": "p50", "max": "5s"},
         # Whether a healthy canary passes these within seconds is another matter.
         *({"name": f"{latency}-p99", "mode": "Observe"} for latency in ("ttft", "itl", "e2e")),
+        {"name": "rejections", "max": "10%"},
+        {"name": "preemptions", "max": 1},
     ]
     step = {"replicas": 1, "hold": "1s", "approval": True}
     await serving.upgrade(

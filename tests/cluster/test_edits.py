@@ -9,7 +9,7 @@ import pytest
 
 from localcluster import build
 from tests.cluster import stages
-from tests.cluster.kit import DOMAIN, Serving, condition, quick_spec, run
+from tests.cluster.kit import DOMAIN, Serving, condition, quick_spec, run, wide
 from vllm_upgrade_operator.cluster import paths
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ async def test_a_changed_check_begins_again_and_a_changed_hold_counts_at_once(
 
     await serving.until(passed, "errors and rejections to pass")
     before = await checks()
-    analysis = {**quick_spec()["analysis"], "checks": [{"name": "errors", "max": "7%"}]}
+    analysis = {**quick_spec()["analysis"], "checks": wide({"name": "errors", "max": "7%"})}
     await serving.set_spec({"analysis": analysis})
 
     async def changed() -> bool:

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from tests.cluster.faultproxy import Call, Fault, Watches
-from tests.cluster.kit import DOMAIN, Serving, condition, quick_spec
+from tests.cluster.kit import DOMAIN, Serving, condition, quick_spec, wide
 from tests.cluster.ownoperator import OwnOperator, own_operator
 
 if TYPE_CHECKING:
@@ -138,8 +138,7 @@ def patient(**strategy: Any) -> dict[str, Any]:
 
 def counted(**analysis: Any) -> dict[str, Any]:
     """An analysis of counts alone: what is killed and failed here makes a busy machine slow."""
-    latencies = ("ttft-p99", "itl-p99", "e2e-p99")
-    checks = [{"name": name, "mode": "Disabled"} for name in latencies]
+    checks = wide(off=("ttft-p99", "itl-p99", "e2e-p99"))
     return {**quick_spec()["analysis"], "checks": checks, **analysis}
 
 

@@ -19,7 +19,7 @@ BLOCKS = 5
 ENOUGH_TO_SPEAK = 2
 """Looks from which on the open block counts as a block of its own."""
 
-FLAGRANT_BLOCKS = 2
+FLAGRANT_BLOCKS = 3
 """Blocks in a row after which something is acted on that is too bad for a burst to explain."""
 
 MEMORY = 30
