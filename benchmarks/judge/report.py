@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from benchmarks.judge.cases import Question
+from benchmarks.judge.cases import CASES, Question
 from benchmarks.judge.plot import Axis, Mark, dots
 from benchmarks.judge.running import OURS
 from benchmarks.judge.targets import judged
@@ -38,7 +38,7 @@ are, and what such traces cannot show, is in [benchmarks/README.md](../benchmark
 Unless a case says otherwise: looks of 10 s, 2 h upgrades, 1 canary and 3 stable pods, 10 \
 requests/s per pod, 0.5 % rejections, stable pods seen for 10 min before the canary has traffic, \
 default settings, all checks together.
-
+{short}
 {targets}
 
 {questions}
@@ -64,8 +64,21 @@ def write(rows: Sequence[Row], page: Path) -> None:
             (plots / name).write_text(draw(question.value, chosen))
             section += [f"![{question.value}](judge/{name})", table(chosen)]
         sections.append("\n\n".join(section))
-    text = _PAGE.format(targets=_targets(ours), questions="\n\n".join(sections))
+    text = _PAGE.format(short=_short(ours), targets=_targets(ours), questions="\n\n".join(sections))
     page.write_text(text.rstrip() + "\n")
+
+
+def _short(ours: dict[str, Row]) -> str:
+    """Say where a page is of less than a whole run."""
+    missing = sum(case.name not in ours for case in CASES)
+    fewer = sum(case.name in ours and ours[case.name]["runs"] < case.runs for case in CASES)
+    if not missing and not fewer:
+        return ""
+    return (
+        f"\n**Of a short run:** of {len(CASES)} cases {missing} were not run, and {fewer} with "
+        "fewer upgrades than in a whole run; intervals are wide, and what is missing is not held "
+        "against anything.\n"
+    )
 
 
 def _kinds(row: Row, question: Question) -> set[str]:
@@ -79,6 +92,10 @@ def _targets(ours: dict[str, Row]) -> str:
     for target, value, reached in judged(ours):
         share = target.figure.startswith(("false", "inconclusive"))
         shown = "never" if value is None else _number(value, percent=share)
+        if target.figure == "false_rollback":
+            shown += (
+                f" (95 %: up to {_number(ours[target.case]['false_rollback_high'], percent=True)})"
+            )
         lines.append(
             f"| {target.case}: {target.what} | {_number(target.most, percent=share)} | {shown} | "
             f"{'reached' if reached else '**not reached**'} |"

@@ -41,7 +41,7 @@ def test_the_page_has_what_must_be_reached_at_its_top_and_a_plot_for_each_table(
     report.write(rows(), page)
     text = page.read_text()
     top, _, rest = text.partition("\n## ")
-    assert "| Poisson: rolled back | 1 % | 0 % | reached |" in top
+    assert "| Poisson: rolled back | 1 % | 0 % (95 %: up to 8.81 %) | reached |" in top
     assert "| 4x rejections: median time, s | 240 | 200 | reached |" in top
     assert "| 4x rejections: median over Wald's bound and a look | 1.6 | 1.25 | reached |" in top
     assert "| 200 / 200; 200; 1.25 x the bound (150 s) | never / never; 200; missed 100 % |" in rest
@@ -50,6 +50,12 @@ def test_the_page_has_what_must_be_reached_at_its_top_and_a_plot_for_each_table(
     plots = sorted(file.name for file in (tmp_path / "judge").iterdir())
     assert plots == ["harm-time.svg", "noise-false.svg", "safe-safe.svg"]
     assert all(f"(judge/{name})" in text for name in plots)
+
+
+def test_a_page_of_a_short_run_says_so(tmp_path: Path) -> None:
+    report.write(rows(), tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert f"of {len(CASES)} cases {len(CASES) - 3} were not run, and 3 with fewer" in text
 
 
 def test_what_is_not_reached_stands_out(tmp_path: Path) -> None:
