@@ -81,7 +81,8 @@ class Around:
         found = mix.compare(self.mix)
         if found is not None:
             result = _fair(result, metric, found, flagrant=flagrant)
-        if metric in LATENCIES and (result.verdict is Verdict.HARM or result.doubtful):
+        suspicious = result.doubtful and not result.missing
+        if metric in LATENCIES and (result.verdict is Verdict.HARM or suspicious):
             why = attribute(self.canary.means(), self.stable.means(), metric).sentence
             result = replace(result, reason=f"{result.reason}; {why}")
         return result

@@ -19,9 +19,12 @@ LOUD = 1.0
 """Standard errors of excess pairs from which on events are not taken for independent: a little
 excess only makes each event count for a little less."""
 
-CLUMPED = 3.0
+CLUMPED = 5.0
 """Variance of the counts, in multiples of that of independent events, up to which it is enough to
 let each event count for so much less."""
+
+LASTING = 2.5
+"""How many times larger clumps may be in blocks than in looks: more are bursts that last."""
 
 PRECISE = 0.15
 """Relative standard error of the pairs in blocks up to which silence is proof of calm."""
@@ -167,19 +170,23 @@ class Noise:
 
     def _conclude(self) -> None:
         bad, looks, blocks = self.spans
-        # Excess pairs times the events of a span are the excess of their variance.
-        clumps = [
-            1 + pairs.excess * bad / spans
-            for pairs, spans in ((self.by_look, looks), (self.by_block, blocks))
-            if pairs.surprise >= LOUD and spans
-        ]
-        self.weight = 1 / max([1.0, *clumps])
-        if self.weight < 1 / CLUMPED:
+        short, long = self._clump(self.by_look, bad, looks), self._clump(self.by_block, bad, blocks)
+        self.weight = 1 / max(short, long)
+        # Clumps that end within a look are as large in a block; what lasts grows with the span.
+        if self.weight < 1 / CLUMPED or long > LASTING * short:
             self.state = State.LOUD
         elif self.looks < self.wanted or self.by_block.error > PRECISE:
             self.state = State.UNKNOWN
         else:
             self.state = State.QUIET
+
+    def _clump(self, pairs: Pairs, bad: float, spans: float) -> float:
+        """Variance of a pod's count in a span, in multiples of that of independent events."""
+        if pairs.surprise < LOUD or not spans:
+            return 1.0
+        # Pods are held against their own mean, which hides a part of what they differ by.
+        seen = 1 - 1 / self.pods if self.pods > 1 else 1.0
+        return 1 + pairs.excess / seen * bad / spans
 
     @property
     def block_cap(self) -> float:

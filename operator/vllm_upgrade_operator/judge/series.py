@@ -36,6 +36,9 @@ FLOOR = 0.01
 """Share of bad events that a canary has to be shown to stay below, where no limit is given and bad
 events are too rare to compare."""
 
+LEAST_MARGIN = 1.5
+"""Margin whose square nobody has to be shown to stay below if theirs is less: it takes hours."""
+
 LEAST_SHARE = 0.002
 """Share of bad events below which nobody has to be shown to stay: it takes 2,000 requests."""
 
@@ -71,7 +74,7 @@ class Terms:
     @property
     def must_not(self) -> float:
         """How many times as bad as the stable pods a canary must be shown not to be."""
-        return max(self.margin, 1.2) ** 2
+        return max(self.margin, LEAST_MARGIN) ** 2
 
     @property
     def must_not_share(self) -> float:
