@@ -19,9 +19,12 @@ LOUD = 1.0
 """Standard errors of excess pairs from which on events are not taken for independent: a little
 excess only makes each event count for a little less."""
 
+CALM = 1.5
+"""Variance of the counts, in multiples of that of independent events, up to which a look is
+evidence by itself."""
+
 CLUMPED = 5.0
-"""Variance of the counts, in multiples of that of independent events, up to which it is enough to
-let each event count for so much less."""
+"""The same up to which it is enough to let each event count for so much less."""
 
 LASTING = 2.5
 """How many times larger clumps may be in blocks than in looks: more are bursts that last."""
@@ -39,7 +42,8 @@ class State(StrEnum):
     QUIET = "quiet"
     """Events are independent, or almost: each look is evidence."""
     UNKNOWN = "unknown"
-    """Too little was seen: a block of looks is evidence, but no more than was seen calm before."""
+    """Too little was seen, or events come in clumps: a block of looks is evidence, but no more than
+    was seen calm before."""
     LOUD = "loud"
     """Events come in bursts, or in some pods more than in others: only ranks are evidence."""
 
@@ -175,7 +179,7 @@ class Noise:
         # Clumps that end within a look are as large in a block; what lasts grows with the span.
         if self.weight < 1 / CLUMPED or long > LASTING * short:
             self.state = State.LOUD
-        elif self.looks < self.wanted or self.by_block.error > PRECISE:
+        elif self.looks < self.wanted or self.by_block.error > PRECISE or self.weight < 1 / CALM:
             self.state = State.UNKNOWN
         else:
             self.state = State.QUIET
