@@ -20,8 +20,7 @@ BAD_EVENTS = 10.0
 """Bad events of the canary that are needed, in so many looks at least."""
 
 SHARE = 0.4
-"""Bad share of the canary's requests, at least; half of what is above the allowed share if that is
-more."""
+"""Part of the canary's requests beyond the allowed share that is bad, at least."""
 
 SHARE_IN_NOISE = 0.8
 TIMES_ALLOWED_IN_NOISE = 20.0
@@ -63,7 +62,7 @@ def flagrant(looks: Sequence[Seen], allowed: float, *, of_load: bool, noisy: boo
     if noisy:
         least = max(SHARE_IN_NOISE, TIMES_ALLOWED_IN_NOISE * allowed)
     else:
-        least = max(SHARE, (1 + allowed) / 2)
+        least = SHARE + (1 - SHARE) * allowed
     if least > 1:
         return False
     bad = of = stable_bad = stable_of = 0.0

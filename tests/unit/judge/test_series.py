@@ -148,9 +148,11 @@ def test_as_many_rejections_are_no_harm_and_are_shown_to_be_safe() -> None:
 
 
 def test_independent_events_are_quiet_and_clumped_ones_are_loud() -> None:
-    quiet, loud = seeded(1), seeded(1)
-    calm = learned(quiet, 0.02)
-    assert calm.noise.state is State.QUIET
+    # By chance one in ten looks clumped for a while; then it is judged by blocks.
+    calm = [learned(seeded(seed), 0.02).noise.state for seed in range(10)]
+    assert calm.count(State.QUIET) >= 8
+    assert State.LOUD not in calm
+    loud = seeded(1)
     bursts = fresh()
     for look in range(LEARNING):
         bursts.look(
