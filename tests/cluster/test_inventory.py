@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from localcluster import build
 from tests.cluster.accounts import as_account
 from tests.cluster.commands import vllm_upgrade
 from tests.cluster.kit import run, target_manifest
@@ -244,10 +244,7 @@ async def test_whoever_may_not_list_is_told_so(serving: Serving) -> None:
 
 
 async def test_it_is_a_plugin_of_kubectl() -> None:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("there is no kubectl on the path")
     scripts = Path(sys.executable).parent
     path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
-    said = await run("env", f"PATH={path}", kubectl, "vllm-upgrade", "--version")
+    said = await run("env", f"PATH={path}", build.kubectl(), "vllm-upgrade", "--version")
     assert said == "kubectl vllm-upgrade 0.1.0\n"
