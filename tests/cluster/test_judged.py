@@ -38,7 +38,8 @@ async def test_four_times_the_rejections_are_rolled_back(serving: Serving) -> No
     image = "sim/vllm:0.29.0"
     await serving.deploy(image, replicas=3, env={"SIM_FAULT_ERROR_FRACTION": "0.05"})
     await serving.load(60)
-    checks = wide({"name": "rejections", "max": "90%", "maxIncrease": "50%"}, off=LATENCIES)
+    off = (*LATENCIES, "errors")
+    checks = wide({"name": "rejections", "max": "90%", "maxIncrease": "50%"}, off=off)
     await serving.upgrade(**upgrade(image, "110s", checks, SIM_FAULT_ERROR_FRACTION="0.2"))
     await serving.phase("RolledBack")
     status = await serving.status()
