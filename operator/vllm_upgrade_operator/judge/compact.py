@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_DIGITS = 9
+# Whole numbers up to here are the same as an integer and as a float.
+_EXACT = 1e15
+
 
 def write(state: Mapping[str, Any], version: int) -> str:
     """Write numbers, strings, lists and mappings of them; numbers keep nine digits."""
-    return json.dumps({"v": version, **_short(state)}, separators=(",", ":"))
+    short = {key: shortened(one, _DIGITS) for key, one in state.items()}
+    return json.dumps({"v": version, **short}, separators=(",", ":"), allow_nan=False)
 
 
 def read(text: str | None, version: int) -> dict[str, Any] | None:
@@ -23,11 +29,15 @@ def read(text: str | None, version: int) -> dict[str, Any] | None:
     return raw if isinstance(raw, dict) and raw.get("v") == version else None
 
 
-def _short(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+def shortened(value: object, digits: int) -> object:
+    """Give lists and mappings with their numbers rounded; None for what is no finite number."""
     if isinstance(value, dict):
-        return {key: _short(one) for key, one in value.items()}
+        return {key: shortened(one, digits) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_short(one) for one in value]
+        return [shortened(one, digits) for one in value]
     if isinstance(value, float):
-        return int(value) if value.is_integer() else float(f"{value:.9g}")
+        if not math.isfinite(value):
+            return None
+        whole = value.is_integer() and abs(value) < _EXACT
+        return int(value) if whole else float(f"{value:.{digits}g}")
     return value

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
+
+from vllm_upgrade_operator.judge.compact import shortened
 
 State = dict[str, Any]
 """Plain lists, mappings, strings and numbers, by name."""
 
 FORMAT = 2
+_DIGITS = 6
 
 
 def pack(signature: str, state: State) -> str:
     """Write a state down."""
-    raw = {"v": FORMAT, "of": signature, "s": _short(state)}
+    raw = {"v": FORMAT, "of": signature, "s": shortened(state, _DIGITS)}
     return json.dumps(raw, separators=(",", ":"), allow_nan=False)
 
 
@@ -31,15 +33,3 @@ def unpack(text: str | None, signature: str) -> State | None:
         return None
     state = raw.get("s")
     return state if isinstance(state, dict) else None
-
-
-def _short(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _short(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_short(item) for item in value]
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.6g}")
-    return value
